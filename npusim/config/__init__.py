@@ -1,0 +1,1 @@
+"""Systems, workload and run settings: frozen models, YAML files, overrides, schemas and hashes."""

@@ -1,0 +1,66 @@
+"""Choices of the compiler, every one switchable."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from npusim.config.spec import PositiveInt, Spec
+
+
+class Launch(StrEnum):
+    """Launch path used for the run; `system` takes the host's."""
+
+    SYSTEM = "system"
+    EAGER = "eager"
+    GRAPH = "graph"
+
+
+class ActivationResidency(StrEnum):
+    """Where activations live between operators."""
+
+    AUTO = "auto"  # eager: DRAM (or shared SRAM cache); graph: on chip where they fit
+    DRAM = "dram"
+    ON_CHIP = "on_chip"  # on chip or refuse
+
+
+class WeightResidency(StrEnum):
+    """Where weights are when a decode step starts."""
+
+    COLD = "cold"  # every step reads every weight from DRAM
+    RESIDENT = "resident"  # all weights stay on chip across steps, or refuse
+
+
+class WeightLayout(StrEnum):
+    """Order of weight bytes in DRAM."""
+
+    TILED = "tiled"  # every tile contiguous, in the order it is read
+    ROW_MAJOR = "row_major"
+
+
+class SplitPolicy(StrEnum):
+    """How an operator is split over cores."""
+
+    AUTO = "auto"
+    M = "m"
+    N = "n"
+
+
+class CompilerConfig(Spec):
+    """Compiler settings; the objective of every search is predicted latency."""
+
+    launch: Launch = Launch.SYSTEM
+    """Launch path; `system` takes the host's."""
+    activation_residency: ActivationResidency = ActivationResidency.AUTO
+    """Where activations live between operators."""
+    weight_residency: WeightResidency = WeightResidency.COLD
+    """Where weights are when a decode step starts."""
+    weight_layout: WeightLayout = WeightLayout.TILED
+    """Order of weight bytes in DRAM."""
+    split: SplitPolicy = SplitPolicy.AUTO
+    """How an operator is split over cores."""
+    buffers: PositiveInt = 2
+    """Slots per streamed operand; 2 is double buffering."""
+    prefetch: bool = True
+    """Graph launch: weight loads run ahead across kernels."""
+    max_cores: PositiveInt | None = None
+    """Most cores an operator may use; None: all of the device."""

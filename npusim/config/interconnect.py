@@ -1,0 +1,44 @@
+"""Buses between the DMA engines of a device and a memory."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from npusim.config.spec import NonNegativeInt, PositiveInt, Spec, require_power_of_two
+
+
+class Arbitration(StrEnum):
+    """How a bus chooses among masters that ask at the same time."""
+
+    ROUND_ROBIN = "round_robin"
+    FIXED = "fixed"
+
+
+class BusSpec(Spec):
+    """An AXI bus: separate read and write data channels of `data_bits` each."""
+
+    memory: str
+    """Name of the DRAM behind it."""
+    clock_hz: PositiveInt
+    """Clock of the bus; one beat per cycle and data channel."""
+    data_bits: Annotated[int, Field(ge=8, le=32768, multiple_of=8)]
+    """Width of each data channel; a power of two, a beat at most 4 KiB."""
+    latency_ps: NonNegativeInt
+    """Request plus response traversal, unloaded."""
+    max_burst_beats: Annotated[int, Field(gt=0, le=256)]
+    """Longest INCR burst; none crosses a 4 KiB boundary."""
+    arbitration: Arbitration
+    """How the bus chooses among masters that ask at the same time."""
+
+    @model_validator(mode="after")
+    def _beats_align(self) -> Self:
+        require_power_of_two("data_bits", self.data_bits)
+        return self
+
+    @property
+    def bytes_per_s(self) -> int:
+        """Peak rate of one direction."""
+        return self.clock_hz * self.data_bits // 8

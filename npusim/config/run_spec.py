@@ -1,0 +1,101 @@
+"""One run: system, workload, compiler and simulation settings."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from npusim.config.compiler import CompilerConfig
+from npusim.config.spec import NonNegativeInt, PositiveInt, RuleError, Spec
+from npusim.config.system import SystemConfig
+
+_QUANT = re.compile(r"w\d{1,2}a\d{1,2}(_g\d{1,5})?")
+
+
+class Fidelity(StrEnum):
+    """How memory is simulated."""
+
+    BURST = "burst"
+    TRANSFER = "transfer"
+    ANALYTIC = "analytic"
+
+
+class Executor(StrEnum):
+    """What runs the program; `auto` takes the fastest one that gives the same spans."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    COMPILED = "compiled"
+
+
+class WorkloadConfig(Spec):
+    """Model and lengths. `prompt_len` excludes `context_len`."""
+
+    model: str
+    """Name in workloads/models, or a path."""
+    prompt_len: PositiveInt | None = None
+    """Prefill of so many tokens; None: no prefill."""
+    context_len: PositiveInt | None = None
+    """Cached tokens at the start of a run without prefill."""
+    generate_len: NonNegativeInt = 0
+    """Tokens to generate; after a prefill the first one comes from it."""
+    batch: PositiveInt = 1
+    """Sequences computed together."""
+    quant: str = "w16a16"
+    """Bits of weights and activations, `wXaY` or `wXaY_gN` with a scale per N weights."""
+    kv_dtype: str | None = None
+    """Format of the KV cache; None: the activation format."""
+    kv_prune: str | None = None
+    """Pruning policy of the KV cache; None: all tokens stay."""
+
+    @model_validator(mode="after")
+    def _lengths_make_a_run(self) -> Self:
+        if self.prompt_len is not None and self.context_len is not None:
+            raise RuleError("context_len", "excludes prompt_len", self.context_len)
+        if self.prompt_len is None and self.context_len is None:
+            raise RuleError("prompt_len", "one of prompt_len and context_len is required")
+        if self.context_len is not None and self.generate_len == 0:
+            raise RuleError("generate_len", "must be positive with context_len: nothing to run", 0)
+        return self
+
+    @model_validator(mode="after")
+    def _quant_is_spelled_right(self) -> Self:
+        if not _QUANT.fullmatch(self.quant):
+            rule = "must be wXaY or wXaY_gN"
+            raise RuleError("quant", rule, self.quant, "for example w16a16, w8a8 or w4a16_g128")
+        return self
+
+
+class SimulationConfig(Spec):
+    """How to simulate."""
+
+    fidelity: Fidelity = Fidelity.BURST
+    """How memory is simulated."""
+    executor: Executor = Executor.AUTO
+    """What runs the program; `auto` takes the fastest one that gives the same spans."""
+    fold: bool = True
+    """Simulate a repeated layer pattern once; an estimate, named in the result."""
+    fold_tolerance_frac: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-3
+    """Largest relative spread of the mean layer time when folding."""
+    decode_tolerance_frac: Annotated[float, Field(gt=0.0, lt=1.0)] = 5e-3
+    """Largest relative error at context lengths between the simulated ones."""
+    seed: NonNegativeInt = 0
+    """Seed of every random choice."""
+    max_spans: NonNegativeInt = 200_000
+    """Spans recorded for the timeline; totals stay exact."""
+
+
+class RunSpec(Spec):
+    """Everything that determines a run."""
+
+    system: SystemConfig
+    """Hardware."""
+    workload: WorkloadConfig
+    """Model and lengths."""
+    compiler: CompilerConfig = CompilerConfig()
+    """Choices of the compiler."""
+    simulation: SimulationConfig = SimulationConfig()
+    """How to simulate."""

@@ -1,0 +1,82 @@
+"""The base of every configuration model, and the field types they share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fractions import Fraction
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+#: largest integer a field takes; sums of a few of them still fit the kernels' int64
+MAX_INT = 2**60
+
+PositiveInt = Annotated[int, Field(gt=0, le=MAX_INT)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=MAX_INT)]
+PositiveFraction = Annotated[Fraction, Field(gt=0)]
+NonNegativeFraction = Annotated[Fraction, Field(ge=0)]
+ShareFrac = Annotated[float, Field(ge=0.0, le=1.0)]
+
+#: a name that can stand in a file name and, unlike one with dots, in a dotted path
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=64)]
+
+_Key = TypeVar("_Key", bound=str)
+_Value = TypeVar("_Value")
+
+
+def _sorted(mapping: dict[_Key, _Value]) -> dict[_Key, _Value]:
+    """The same mapping in key order: the order of a file must not change a run."""
+    return dict(sorted(mapping.items()))
+
+
+#: marks a mapping whose order in the file has no meaning
+Ordered = AfterValidator(_sorted)
+
+
+class RuleError(ValueError):
+    """A rule between fields that failed, with the key to blame.
+
+    Parameters
+    ----------
+    path : str
+        Dotted path of that key, from the model that checks the rule.
+    rule : str
+        What must hold, as a sentence.
+    value : object, optional
+        Offending value.
+    hint : str, optional
+        Nearest valid name or another fix.
+    """
+
+    def __init__(self, path: str, rule: str, value: object = None, hint: str | None = None) -> None:
+        super().__init__(path, rule, value, hint)
+        self.path = path
+        self.rule = rule
+        self.value = value
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.rule}"
+        if self.value is not None:
+            text += f" (got {self.value!r})"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+def require_power_of_two(path: str, value: int) -> None:
+    """Refuse a size that an address map cannot decode with bit fields."""
+    if value & (value - 1):
+        raise RuleError(path, "must be a power of two", value)
+
+
+def require_any(path: str, names: Collection[str], wanted: tuple[str, ...]) -> None:
+    """Refuse a collection that has none of the names `wanted`."""
+    if not any(name in names for name in wanted):
+        raise RuleError(path, f"must have {' or '.join(wanted)}", ", ".join(names))
+
+
+class Spec(BaseModel):
+    """Frozen and strict; unknown keys are refused. The text below a field documents it."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True
+    )
