@@ -1,0 +1,1 @@
+"""Closed forms: bounds, roofline, and published formulas; they never see a machine."""
