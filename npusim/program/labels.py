@@ -1,0 +1,18 @@
+"""How messages and dumps name commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npusim.program.arrays import Opcode
+
+if TYPE_CHECKING:
+    from npusim.program.arrays import Program
+
+
+def name_of(program: Program, command: int) -> str:
+    """Engine, index and opcode of a command: ``core0.matrix #12 MATMUL``."""
+    engine, opcode = int(program.engine[command]), int(program.opcode[command])
+    known = 0 <= engine < len(program.engines)
+    place = program.engines[engine].name if known else f"engine {engine}"
+    return f"{place} #{command} {Opcode(opcode).name}"
