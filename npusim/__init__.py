@@ -1,0 +1,85 @@
+"""Simulate transformer inference on NPUs that do not exist yet.
+
+Public names load on first use, so that ``import npusim`` stays fast.
+
+Examples
+--------
+>>> import npusim as ns
+>>> ns.load_model("qwen2-1.5b").num_kv_heads
+2
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from npusim._version import __version__
+from npusim.results.views import register_timeline_view
+
+if TYPE_CHECKING:
+    from npusim.config.loader import load_system, load_workload
+    from npusim.config.run_spec import RunSpec
+    from npusim.config.system import SystemConfig
+    from npusim.errors import NpusimError
+    from npusim.results.loading import load_result
+    from npusim.results.operator import OperatorResult
+    from npusim.results.run import RunResult
+    from npusim.simulation import simulate, simulate_operator, simulate_run
+    from npusim.workload.loading import load_model
+    from npusim.workload.workload import transformer
+
+__all__ = [
+    "NpusimError",
+    "OperatorResult",
+    "RunResult",
+    "RunSpec",
+    "SystemConfig",
+    "__version__",
+    "load_model",
+    "load_result",
+    "load_system",
+    "load_workload",
+    "simulate",
+    "simulate_operator",
+    "simulate_run",
+    "transformer",
+]
+
+_HOMES = {
+    "NpusimError": "npusim.errors",
+    "OperatorResult": "npusim.results.operator",
+    "RunResult": "npusim.results.run",
+    "RunSpec": "npusim.config.run_spec",
+    "SystemConfig": "npusim.config.system",
+    "load_model": "npusim.workload.loading",
+    "load_result": "npusim.results.loading",
+    "load_system": "npusim.config.loader",
+    "load_workload": "npusim.config.loader",
+    "simulate": "npusim.simulation",
+    "simulate_operator": "npusim.simulation",
+    "simulate_run": "npusim.simulation",
+    "transformer": "npusim.workload.workload",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'npusim' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Public names."""
+    return __all__
+
+
+def _draw_timeline(result: Any, phase: str | None) -> Any:
+    """Timeline of a result, drawn by the report package."""
+    from npusim.report.timeline import result_figure  # plotly is slow to load
+
+    return result_figure(result, phase)
+
+
+register_timeline_view(_draw_timeline)

@@ -1,0 +1,94 @@
+"""``npusim explain-program``: the commands that a run would execute."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npusim.cli import options as given
+from npusim.cli.output import print_json
+from npusim.cli.request import RunRequest, build_run_spec
+from npusim.errors import ConfigError, nearest
+
+PhaseName = Annotated[
+    str | None,
+    typer.Option("--phase", metavar="prefill|decode", help="Default: the first phase that runs."),
+]
+KernelName = Annotated[
+    str | None, typer.Option("--kernel", metavar="NAME", help="Only commands of this kernel.")
+]
+Limit = Annotated[
+    int,
+    typer.Option("--limit", parser=given.at_least(1), metavar="N", help="Show at most N commands."),
+]
+_PHASES = ("prefill", "decode")
+
+
+def explain_program(
+    system: given.System,
+    model: given.Model,
+    prompt: given.Prompt = None,
+    generate: given.Generate = None,
+    context: given.Context = None,
+    batch: given.Batch = None,
+    quant: given.Quant = None,
+    kv_dtype: given.KvDtype = None,
+    overrides: given.Overrides = None,
+    no_fold: given.NoFold = False,
+    phase: PhaseName = None,
+    kernel: KernelName = None,
+    limit: Limit = 60,
+    json: given.Json = False,
+) -> None:
+    """Show the program of a phase: engines, kernels, commands and what each one waits for.
+
+    For example:
+
+    npusim explain-program rk3588 qwen2-1.5b --context 512 --quant w8a8 --limit 30
+
+    npusim explain-program edge-npu qwen2-1.5b --prompt 128 --kernel layers.0.qkv_proj
+    """
+    request = RunRequest(
+        system=system,
+        model=model,
+        prompt_len=prompt,
+        generate_len=generate,
+        context_len=context,
+        batch=batch,
+        quant=quant,
+        kv_dtype=kv_dtype,
+        is_folding=not no_fold,
+        overrides=tuple(overrides or ()),
+    )
+    spec = build_run_spec(request)
+    name = _phase(phase, spec.workload.prompt_len is not None)
+    # numpy and networkx are slow to load
+    from npusim.program.dump import dump_program
+    from npusim.simulation import compile_run
+
+    program = compile_run(spec, name)
+    if kernel is not None:
+        _check_kernel(kernel, {entry.name for entry in program.kernels})
+    lines = dump_program(program, limit=limit, kernel=kernel)
+    if json:
+        print_json({"phase": name, "program": program.digest(), "lines": list(lines)})
+        return
+    for line in lines:
+        print(line)
+
+
+def _check_kernel(name: str, known: set[str]) -> None:
+    """Refuse a kernel that the program does not have."""
+    if name not in known:
+        raise ConfigError("--kernel", "no kernel has this name", name, nearest(name, known))
+
+
+def _phase(name: str | None, has_prefill: bool) -> str:
+    """The phase asked for, or the first one of the run."""
+    if name is None:
+        return "prefill" if has_prefill else "decode"
+    if name not in _PHASES:
+        rule = f"must be one of {', '.join(_PHASES)}"
+        raise ConfigError("--phase", rule, name, nearest(name, _PHASES))
+    return name

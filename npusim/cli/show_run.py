@@ -1,0 +1,86 @@
+"""What ``npusim run`` prints: headline, stages, stalls, memory, approximations."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+
+from npusim.report.tables import (
+    HEADINGS,
+    engine_rows,
+    headline,
+    memory_rows,
+    phase_facts,
+    stage_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from npusim.results.records import Approximation, PhaseRecord
+    from npusim.results.run import RunResult
+
+
+def print_run(result: RunResult, console: Console) -> None:
+    """Print a whole run.
+
+    Parameters
+    ----------
+    result : RunResult
+        A finished run.
+    console : Console
+        Where to.
+    """
+    for line in headline(result):
+        console.print(line, markup=False)
+    for record in result.phases.values():
+        console.print()
+        print_phase(record, console)
+    print_approximations(list(result.phases.values()), console)
+
+
+def print_phase(record: PhaseRecord, console: Console) -> None:
+    """Print one phase: facts, stages, engines, memories."""
+    for line in phase_facts(record):
+        console.print(line, markup=False)
+    print_table("stages", stage_rows(record), console)
+    print_table("engines", engine_rows(record), console)
+    print_table("memories", memory_rows(record), console)
+
+
+def print_table(name: str, rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print one table; numbers to the right."""
+    if not rows:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, is_number in HEADINGS[name]:
+        table.add_column(
+            heading,
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def print_approximations(records: Sequence[PhaseRecord], console: Console) -> None:
+    """Print what was estimated instead of simulated, each once with the phases it is about."""
+    phases: dict[Approximation, list[str]] = {}
+    for record in records:
+        for item in record.approximations:
+            phases.setdefault(item, []).append(record.phase)
+    if not phases:
+        return
+    console.print("approximations")
+    for item, names in phases.items():
+        error = item.estimated_error_frac
+        size = "not quantified" if error is None else f"error about {error * 100:.2g} %"
+        line = f"  {item.kind} ({', '.join(names)}: {item.scope}), {size}; {item.basis}"
+        console.print(fill(line, console.width, subsequent_indent="    "), markup=False)

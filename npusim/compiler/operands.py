@@ -1,0 +1,144 @@
+"""Views of a matmul's operands: how batch, rows and columns map to the bytes of each tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npusim.compiler.views import View
+from npusim.config.compiler import WeightLayout
+from npusim.errors import MappingError
+from npusim.workload.tensor import DTYPE_BITS, Role, packed_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from npusim.compiler.layout import Home
+    from npusim.workload.operator import MatmulShape, Operator
+    from npusim.workload.tensor import Tensor
+
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TiledWeight:
+    """A weight stored tile by tile in the order it is read (columns outermost), scales included.
+
+    Tile ``[k0:k1, n0:n1]`` of a column block ``[n0:n1]`` starts after ``n0 * k + (n1 - n0) * k0``
+    elements; bytes are the tensor's bytes in proportion, so that the tiles share them exactly.
+    """
+
+    space: int
+    base: int
+    nbytes: int
+    batch: int
+    k: int
+    n: int
+
+    def tile_runs(self, b: Ints, k0: Ints, k1: Ints, n0: Ints, n1: Ints) -> tuple[Ints, Ints]:
+        """One contiguous run per tile."""
+        elems = self.batch * self.k * self.n
+        before = b * self.k * self.n + n0 * self.k + (n1 - n0) * k0
+        after = before + (n1 - n0) * (k1 - k0)
+        start, stop = before * self.nbytes // elems, after * self.nbytes // elems
+        zeros, ones = np.zeros_like(start), np.ones_like(start)
+        runs = np.stack((self.base + start, stop - start, zeros, ones), axis=1)
+        return runs, np.arange(len(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class PlainOperand:
+    """A stationary operand stored as a matrix, (k, n) or transposed (n, k)."""
+
+    view: View
+    transposed: bool
+
+    def tile_runs(self, b: Ints, k0: Ints, k1: Ints, n0: Ints, n1: Ints) -> tuple[Ints, Ints]:
+        """Runs of each tile ``[b, k0:k1, n0:n1]``."""
+        if self.transposed:
+            return self.view.tile_runs(b, n0, n1, k0, k1)
+        return self.view.tile_runs(b, k0, k1, n0, n1)
+
+
+def moving_view(operator: Operator, tensor: Tensor, home: Home, columns: int) -> View:
+    """View of the moving operand or of an output, both (batch, m, columns).
+
+    A token-major tensor of interleaved heads (two dimensions, batched matmul) has row
+    ``r = head * new_tokens + token`` of sequence-and-KV-head b at token row ``token``.
+    """
+    assert operator.matmul is not None
+    shape, bits = operator.matmul, DTYPE_BITS[tensor.dtype]
+    row_bytes = -(-columns * bits // 8)
+    if shape.batch == 1 or len(tensor.shape) != 2:
+        return View(
+            home.space,
+            home.offset,
+            columns,
+            row_bytes,
+            row_div=shape.m,
+            row_inner=row_bytes,
+            batch_outer=shape.m * row_bytes,
+        )
+    sequences, kv_heads = operator.inputs[1].shape[:2]
+    tokens, width = tensor.shape
+    new_tokens = tokens // sequences
+    pitch = packed_bytes(width, tensor.dtype)
+    group_bytes = shape.m // new_tokens * row_bytes
+    return View(
+        home.space,
+        home.offset,
+        columns,
+        row_bytes,
+        row_div=new_tokens,
+        row_inner=pitch,
+        row_outer=row_bytes,
+        batch_div=kv_heads,
+        batch_outer=new_tokens * pitch,
+        batch_inner=group_bytes,
+    )
+
+
+def stationary_operand(
+    operator: Operator, home: Home, layout: WeightLayout, kv_capacity_tokens: int
+) -> TiledWeight | PlainOperand:
+    """Operand `inputs[1]`: a weight in the configured layout, a KV cache or an activation."""
+    assert operator.matmul is not None
+    shape, tensor = operator.matmul, operator.inputs[1]
+    if tensor.role is Role.WEIGHT:
+        return _weight(shape, tensor, home, layout)
+    rows, columns = (shape.n, shape.k) if operator.b_is_transposed else (shape.k, shape.n)
+    row_bytes = packed_bytes(columns, tensor.dtype)
+    capacity = max(rows, kv_capacity_tokens) if tensor.role is Role.KV else rows
+    view = View(
+        home.space,
+        home.offset,
+        columns,
+        row_bytes,
+        row_div=rows,
+        row_inner=row_bytes,
+        batch_outer=capacity * row_bytes,
+    )
+    return PlainOperand(view, operator.b_is_transposed)
+
+
+def _weight(
+    shape: MatmulShape, tensor: Tensor, home: Home, layout: WeightLayout
+) -> TiledWeight | PlainOperand:
+    batch = max(tensor.elems // (shape.k * shape.n), 1)
+    if tensor.elems != batch * shape.k * shape.n:
+        raise MappingError(tensor.name, f"holds no {shape.k} x {shape.n} matrices", tensor.shape)
+    if layout is WeightLayout.TILED:
+        return TiledWeight(home.space, home.offset, tensor.nbytes, batch, shape.k, shape.n)
+    # a row holds its share of scales and zero points after its elements
+    view = View(
+        home.space,
+        home.offset,
+        shape.n,
+        tensor.nbytes // (batch * shape.k),
+        row_div=shape.k,
+        row_inner=tensor.nbytes // (batch * shape.k),
+        batch_outer=tensor.nbytes // batch,
+    )
+    return PlainOperand(view, transposed=False)

@@ -1,0 +1,272 @@
+"""What the compiler knows of the device it compiles for: engines, spaces and rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from npusim.config.compute import ComputeDtype
+from npusim.errors import ConfigError, MappingError
+from npusim.program import Engine, EngineKind, MemorySpace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npusim.config.compute import CoreSpec
+    from npusim.config.system import DeviceSpec, SystemConfig
+
+PS_PER_S = 10**12
+
+#: scratchpad of an ideal memory
+_UNBOUNDED_BYTES = 1 << 60
+
+#: tRCD + tCL of any DRAM of today, about; used for predicted cost only
+_ROW_PS = 36_000
+
+
+@dataclass(frozen=True)
+class CoreEngines:
+    """Engine indices of one core."""
+
+    matrix: int
+    vector: int
+    convert: int | None
+    loads: tuple[int, ...]
+    stores: tuple[int, ...]
+
+
+class Target:
+    """One device of a system, resolved for code generation.
+
+    Spaces are, in order: the DRAM behind the device's bus, the shared SRAM if there is one, then one
+    scratchpad per core. Ports are numbered as DMA engines are: per core, loads before stores; each
+    engine has one port per path (`port_paths`).
+
+    Parameters
+    ----------
+    system : SystemConfig
+        System with exactly one device.
+    dram_bytes_per_s : mapping of str to int
+        Peak rate of every memory, by name; used for predicted cost only.
+    max_cores : int, optional
+        Cores the compiler may use; default all.
+    is_memory_ideal : bool
+        Scratchpads hold whatever is put in.
+
+    Raises
+    ------
+    ConfigError
+        If the system has several devices.
+    """
+
+    def __init__(
+        self,
+        system: SystemConfig,
+        dram_bytes_per_s: Mapping[str, int],
+        max_cores: int | None = None,
+        *,
+        is_memory_ideal: bool = False,
+    ) -> None:
+        if len(system.devices) != 1:
+            raise ConfigError("devices", "one program runs on one device", sorted(system.devices))
+        self.device_name, self.device = next(iter(system.devices.items()))
+        self.host = system.host
+        self._is_memory_ideal = is_memory_ideal
+        bus = system.buses[self.device.bus]
+        self.dram_name = bus.memory
+        self.dram = system.memories[bus.memory]
+        self.cores = min(self.device.cores, max_cores or self.device.cores)
+        self.period_ps = Fraction(PS_PER_S, self.device.clock_hz)
+        bus_bytes_per_s = bus.data_bits // 8 * bus.clock_hz
+        self.dram_bytes_per_cycle = Fraction(
+            min(dram_bytes_per_s[bus.memory], bus_bytes_per_s), self.device.clock_hz
+        )
+        self.dram_latency_cycles = (
+            Fraction(bus.latency_ps + self.dram.latency_ps + _ROW_PS) / self.period_ps
+        )
+        self.ticks_per_cycle = self._ticks()
+        self.spaces = self._spaces(system)
+        self.engines, self.core_engines = self._engines()
+
+    @property
+    def core(self) -> CoreSpec:
+        """The core template."""
+        return self.device.core
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """The device block."""
+        return self.device
+
+    @property
+    def host_engine(self) -> int:
+        """Engine index of the host."""
+        return 0
+
+    @property
+    def dispatch_engine(self) -> int:
+        """Engine index of the device front end."""
+        return 1
+
+    @property
+    def barrier_engine(self) -> int:
+        """Engine index of the barrier registers."""
+        return 2
+
+    @property
+    def dram_space(self) -> int:
+        """Space index of the DRAM."""
+        return 0
+
+    @property
+    def shared_space(self) -> int | None:
+        """Space index of the shared SRAM."""
+        return 1 if self.device.shared_sram is not None else None
+
+    def port_paths(self) -> tuple[tuple[str, int], ...]:
+        """Paths of one DMA engine, each a memory-system port: name and bytes per cycle."""
+        dma = self.core.dma
+        paths = [("dram", dma.dram_bytes_per_cycle)]
+        if self.device.shared_sram is not None:
+            paths.append(("shared_sram", dma.bytes_per_cycle))
+        return tuple(paths)
+
+    def path_bytes_per_cycle(self, space: int) -> int:
+        """Rate of one DMA engine towards a space."""
+        is_dram = self.spaces[space].kind == "dram"
+        return self.core.dma.dram_bytes_per_cycle if is_dram else self.core.dma.bytes_per_cycle
+
+    def scratchpad_space(self, core: int) -> int:
+        """Space index of a core's scratchpad."""
+        return (1 if self.device.shared_sram is None else 2) + core
+
+    def ticks(self, cycles: Fraction | int) -> int:
+        """Exact ticks of a number of cycles."""
+        ticks = cycles * self.ticks_per_cycle
+        if Fraction(ticks).denominator != 1:
+            raise AssertionError(f"{cycles} cycles are no whole number of ticks")
+        return int(ticks)
+
+    def compute_dtype(self, wanted: str, where: str) -> ComputeDtype:
+        """Format the matrix unit computes in for `wanted`, fp16 and bf16 standing in for each other.
+
+        Raises
+        ------
+        MappingError
+            If the unit supports neither.
+        """
+        supported = self.core.matrix.dtypes
+        twins = {"bf16": "fp16", "fp16": "bf16"}
+        for name in (wanted, twins.get(wanted)):
+            if name in supported:
+                return ComputeDtype(name)
+        raise MappingError(
+            where,
+            f"the matrix unit of {self.device_name} computes in "
+            f"{', '.join(d.value for d in supported)} only",
+            wanted,
+        )
+
+    def vector_dtype(self, wanted: str | None, where: str) -> ComputeDtype:
+        """Format the vector unit computes in: `wanted`, its 16-bit twin, or fp32.
+
+        Raises
+        ------
+        MappingError
+            If the unit has none of them.
+        """
+        lanes = self.core.vector.lanes
+        for name in (wanted, "fp16", "bf16", "fp32"):
+            if name in lanes:
+                return ComputeDtype(name)
+        raise MappingError(where, "the vector unit lacks a floating-point format", wanted)
+
+    def _ticks(self) -> int:
+        convert = self.core.convert
+        return convert.fixed_cycles.denominator if convert is not None else 1
+
+    def _spaces(self, system: SystemConfig) -> tuple[MemorySpace, ...]:
+        names = list(system.memories)
+        spaces = [
+            MemorySpace(
+                self.dram_name, "dram", self.dram.capacity_bytes, names.index(self.dram_name)
+            )
+        ]
+        shared = self.device.shared_sram
+        if shared is not None:
+            spaces.append(
+                MemorySpace(
+                    f"{self.device_name}.shared_sram",
+                    "shared_sram",
+                    shared.capacity_bytes,
+                    len(names),
+                )
+            )
+        capacity = self.core.scratchpad.capacity_bytes
+        if self._is_memory_ideal:
+            capacity = _UNBOUNDED_BYTES
+        spaces.extend(
+            MemorySpace(f"{self.device_name}.core{c}.scratchpad", "scratchpad", capacity)
+            for c in range(self.cores)
+        )
+        return tuple(spaces)
+
+    def _engines(self) -> tuple[tuple[Engine, ...], tuple[CoreEngines, ...]]:
+        one_ps = Fraction(1)
+        name = self.device_name
+        engines = [
+            Engine(
+                "host",
+                EngineKind.HOST,
+                "host",
+                None,
+                one_ps,
+                queue_depth=self.host.queue_depth,
+            ),
+            Engine(f"{name}.dispatch", EngineKind.DISPATCH, name, None, one_ps),
+            Engine(f"{name}.barrier", EngineKind.BARRIER, name, None, self.period_ps),
+        ]
+        cores = []
+        port = 0
+        dma = self.core.dma
+        paths = len(self.port_paths())
+        for core in range(self.cores):
+            prefix = f"{name}.core{core}"
+
+            def add(unit: str, kind: EngineKind, *, core: int = core, prefix: str = prefix) -> int:
+                engines.append(Engine(f"{prefix}.{unit}", kind, name, core, self.period_ps))
+                return len(engines) - 1
+
+            def add_dma(
+                unit: str, kind: EngineKind, port: int, *, core: int = core, prefix: str = prefix
+            ) -> int:
+                engines.append(
+                    Engine(
+                        f"{prefix}.{unit}",
+                        kind,
+                        name,
+                        core,
+                        self.period_ps,
+                        queue_depth=dma.queue_depth,
+                        issue_ticks=dma.issue_cycles * self.ticks_per_cycle,
+                        port=port,
+                    )
+                )
+                return len(engines) - 1
+
+            matrix = add("matrix", EngineKind.MATRIX)
+            vector = add("vector", EngineKind.VECTOR)
+            convert = add("convert", EngineKind.CONVERT) if self.core.convert else None
+            loads = tuple(
+                add_dma(f"load{i}", EngineKind.DMA_LOAD, port + i * paths)
+                for i in range(dma.load_engines)
+            )
+            port += dma.load_engines * paths
+            stores = tuple(
+                add_dma(f"store{i}", EngineKind.DMA_STORE, port + i * paths)
+                for i in range(dma.store_engines)
+            )
+            port += dma.store_engines * paths
+            cores.append(CoreEngines(matrix, vector, convert, loads, stores))
+        return tuple(engines), tuple(cores)

@@ -1,0 +1,6 @@
+"""Joins everything for one run: compile, simulate, fold, account."""
+
+from npusim.simulation.operator import simulate_operator
+from npusim.simulation.run import Progress, compile_run, simulate, simulate_run
+
+__all__ = ["Progress", "compile_run", "simulate", "simulate_operator", "simulate_run"]

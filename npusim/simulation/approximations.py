@@ -1,0 +1,56 @@
+"""Names of what the models leave out or simplify, for the result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npusim.config.run_spec import Fidelity
+from npusim.results.records import Approximation
+
+if TYPE_CHECKING:
+    from npusim.compiler.compile import Compiled
+    from npusim.config.run_spec import RunSpec
+
+
+def model_approximations(spec: RunSpec, compiled: Compiled) -> tuple[Approximation, ...]:
+    """What holds for every run of this version, and what this run adds."""
+    notes = [
+        Approximation(
+            "sram_conflicts",
+            "scratchpads",
+            None,
+            "bank conflicts of concurrent streams are not modelled; conflict_ps is 0",
+        ),
+        Approximation(
+            "causal_mask",
+            "attention",
+            None,
+            "prefill attention computes the full square, as unfused kernels do",
+        ),
+        Approximation(
+            "token_ids",
+            "embedding",
+            None,
+            "embedding rows are spread over the table by a hash of the position",
+        ),
+        Approximation("start", "memory", None, "cold: nothing is on chip when a phase starts"),
+    ]
+    if "shared_sram" in compiled.activation_space:
+        notes.append(
+            Approximation(
+                "shared_sram_cache",
+                compiled.activation_space,
+                None,
+                "activations and tiles shared by cores always hit; no set conflicts or pollution",
+            )
+        )
+    if spec.simulation.fidelity is Fidelity.TRANSFER:
+        notes.append(
+            Approximation(
+                "transfer_fidelity",
+                "memory",
+                None,
+                "bandwidth shared max-min fairly at a measured pattern efficiency, no bursts",
+            )
+        )
+    return tuple(notes)

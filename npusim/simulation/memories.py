@@ -1,0 +1,162 @@
+"""The memory system of a device, built from its configuration."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from npusim.config.run_spec import Fidelity
+from npusim.errors import ConfigError
+from npusim.memory.dram.timing import load_dram_device
+
+if TYPE_CHECKING:
+    from npusim.compiler.target import Target
+    from npusim.config.memory import DramSpec
+    from npusim.config.system import SystemConfig
+    from npusim.engine import MemoryKernel
+    from npusim.memory.system import BusConfig, DramConfig, PortConfig, SramConfig
+
+PS_PER_S = 10**12
+
+
+def peak_bytes_per_s(system: SystemConfig) -> dict[str, int]:
+    """Peak rate of the pins of every memory."""
+    return {name: _dram_peak(spec) for name, spec in system.memories.items()}
+
+
+def memory_peaks(system: SystemConfig) -> dict[str, int]:
+    """Peak rate of every memory and of every shared SRAM, by name."""
+    peaks = peak_bytes_per_s(system)
+    for name, device in system.devices.items():
+        if device.shared_sram is not None:
+            width = device.shared_sram.banks * device.shared_sram.port_bytes
+            # reads and writes have a data channel each
+            peaks[f"{name}.shared_sram"] = 2 * width * device.clock_hz
+    return peaks
+
+
+def check_capacity(system: SystemConfig) -> None:
+    """Refuse a memory whose capacity its channels and ranks do not have.
+
+    Raises
+    ------
+    ConfigError
+        With the capacity that the standard, channels and ranks give.
+    """
+    for name, spec in system.memories.items():
+        device = load_dram_device(spec.standard)
+        built = device.channel_bytes * spec.channels * spec.ranks
+        if spec.capacity_bytes > built:
+            raise ConfigError(
+                f"memories.{name}.capacity_bytes",
+                f"{spec.channels} channels x {spec.ranks} ranks of {spec.standard} hold {built} bytes",
+                spec.capacity_bytes,
+            )
+
+
+def build_memory(system: SystemConfig, target: Target, fidelity: Fidelity) -> MemoryKernel:
+    """Ports, buses and memories as `Target` numbers them."""
+    # numba loads with the kernel; not before a run
+    parts = (_ports(target), _buses(system, target), _memories(system, target))
+    if fidelity is Fidelity.TRANSFER:
+        from npusim.memory.sharing import SharingMemory
+
+        return SharingMemory(*parts)
+    from npusim.memory.system import MemorySystem
+
+    return MemorySystem(*parts)
+
+
+def _dram_peak(spec: DramSpec) -> int:
+    device = load_dram_device(spec.standard)
+    return int(device.channel_peak_bytes_per_s * spec.channels)
+
+
+def _ports(target: Target) -> list[PortConfig]:
+    from npusim.memory.system import PortConfig
+
+    dma = target.core.dma
+    ports = []
+    for engine in target.engines:
+        if engine.port < 0:
+            continue
+        for path, rate in target.port_paths():
+            ports.append(
+                PortConfig(
+                    name=f"{engine.name}.{path}",
+                    bus=0 if path == "dram" else 1,
+                    clock_period_ps=engine.period_ps,
+                    bytes_per_cycle=rate,
+                    outstanding=dma.outstanding_bursts,
+                )
+            )
+    return ports
+
+
+def _buses(system: SystemConfig, target: Target) -> list[BusConfig]:
+    from npusim.memory.system import BusConfig
+
+    spec = system.buses[target.device.bus]
+    buses = [
+        BusConfig(
+            name=target.device.bus,
+            clock_period_ps=Fraction(PS_PER_S, spec.clock_hz),
+            data_bytes=spec.data_bits // 8,
+            latency_ps=spec.latency_ps,
+            max_burst_beats=spec.max_burst_beats,
+            arbitration=spec.arbitration.value,
+        )
+    ]
+    shared = target.device.shared_sram
+    if shared is not None:
+        buses.append(
+            BusConfig(
+                name=f"{target.device_name}.shared_sram",
+                clock_period_ps=target.period_ps,
+                data_bytes=shared.banks * shared.port_bytes,
+                latency_ps=0,
+                max_burst_beats=256,
+                arbitration=spec.arbitration.value,
+            )
+        )
+    return buses
+
+
+def _memories(system: SystemConfig, target: Target) -> list[DramConfig | SramConfig]:
+    from npusim.memory.system import DramConfig, SramConfig
+
+    memories: list[DramConfig | SramConfig] = [
+        DramConfig(
+            name=name,
+            device=load_dram_device(spec.standard),
+            channels=spec.channels,
+            ranks=spec.ranks,
+            capacity_bytes=spec.capacity_bytes,
+            address_map=spec.address_map,
+            channel_interleave_bytes=spec.channel_interleave_bytes,
+            read_queue_depth=spec.read_queue_depth,
+            write_queue_depth=spec.write_queue_depth,
+            write_high_frac=spec.write_high_frac,
+            write_low_frac=spec.write_low_frac,
+            page_policy=spec.page_policy.value,
+            refresh=spec.refresh.value,
+            posted_writes=spec.posted_writes,
+            partial_write=spec.partial_write.value,
+            latency_ps=spec.latency_ps,
+        )
+        for name, spec in system.memories.items()
+    ]
+    shared = target.device.shared_sram
+    if shared is not None:
+        memories.append(
+            SramConfig(
+                name=f"{target.device_name}.shared_sram",
+                clock_period_ps=target.period_ps,
+                banks=shared.banks,
+                port_bytes=shared.port_bytes,
+                interleave_bytes=shared.interleave_bytes,
+                latency_cycles=shared.latency_cycles,
+                capacity_bytes=shared.capacity_bytes,
+            )
+        )
+    return memories

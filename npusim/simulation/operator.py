@@ -1,0 +1,126 @@
+"""One operator alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npusim.analytic.bounds import phase_bound_ps
+from npusim.compiler.target import Target
+from npusim.compiler.unit_timing import matrix_folds
+from npusim.config.compiler import CompilerConfig
+from npusim.config.run_spec import RunSpec, SimulationConfig, WorkloadConfig
+from npusim.engine import FixedLatencyMemory
+from npusim.program import EngineKind
+from npusim.results.operator import OperatorResult
+from npusim.simulation.approximations import model_approximations
+from npusim.simulation.memories import check_capacity, peak_bytes_per_s
+from npusim.simulation.phase import Simulated, simulate_graph
+from npusim.simulation.records import PhaseFacts, phase_record
+from npusim.simulation.run import executor_of
+from npusim.workload.operator import Phase
+from npusim.workload.primitives import primitive_graph
+
+if TYPE_CHECKING:
+    from npusim.config.system import SystemConfig
+    from npusim.program import Program
+    from npusim.simulation.piece import Piece
+    from npusim.workload.graph import OperatorGraph
+
+
+def simulate_operator(
+    system: SystemConfig,
+    op: str,
+    shape: str,
+    *,
+    batch: int = 1,
+    quant: str = "w16a16",
+    ideal_memory: bool = False,
+    compiler: CompilerConfig | None = None,
+    simulation: SimulationConfig | None = None,
+) -> OperatorResult:
+    """Simulate one operator alone, launch included.
+
+    Parameters
+    ----------
+    op, shape : str
+        Kind and sizes, see `primitive_graph`.
+    ideal_memory : bool
+        Memory answers at once and operand paths cost nothing: what the units alone need.
+
+    Raises
+    ------
+    WorkloadError, ConfigError, MappingError
+        If the operator or a setting is wrong, or it does not fit.
+    """
+    spec = operator_spec(system, batch, quant, compiler, simulation)
+    executor_of(spec.simulation)
+    check_capacity(system)
+    graph = primitive_graph(op, shape, batch, quant)
+    compiled, piece, refreshes = simulate_graph(
+        graph,
+        spec,
+        cached_tokens=0,
+        kv_capacity_tokens=0,
+        memory=FixedLatencyMemory(0) if ideal_memory else None,
+    )
+    peaks = peak_bytes_per_s(system)
+    bound = phase_bound_ps(graph, system, spec.compiler, peaks)
+    bound_ps = bound.compute_ps if ideal_memory else bound.elapsed_ps
+    tally = piece.tally(0, piece.num_kernels).plus(refreshes)
+    facts = PhaseFacts(
+        name=Phase.PREFILL.value,
+        tokens=1,
+        steps=1,
+        bound_ps=bound_ps,
+        footprint_bytes=compiled.footprint_bytes,
+        approximations=model_approximations(spec, compiled),
+    )
+    record = phase_record(facts, tally, Simulated(tally, piece, compiled, bound_ps), spec)
+    return OperatorResult(
+        phase=record,
+        compute_cycles=_compute_cycles(piece),
+        folds=_folds(graph, system, spec, piece.program),
+        macs=graph.macs,
+        bound_ps=bound_ps,
+        is_memory_ideal=ideal_memory,
+    )
+
+
+def operator_spec(
+    system: SystemConfig,
+    batch: int,
+    quant: str,
+    compiler: CompilerConfig | None,
+    simulation: SimulationConfig | None,
+) -> RunSpec:
+    """A run specification whose workload carries batch and precision only."""
+    return RunSpec(
+        system=system,
+        workload=WorkloadConfig(model="operator", prompt_len=1, batch=batch, quant=quant),
+        compiler=compiler or CompilerConfig(),
+        simulation=simulation or SimulationConfig(),
+    )
+
+
+def _compute_cycles(piece: Piece) -> int:
+    """Busy cycles of the busiest matrix engine: commands never overlap on one engine."""
+    program = piece.program
+    ticks = np.zeros(len(program.engines), dtype=np.int64)
+    np.add.at(ticks, program.engine, program.duration_ticks)
+    matrix = [i for i, e in enumerate(program.engines) if e.kind is EngineKind.MATRIX]
+    return int(-(-ticks[matrix].max() // program.ticks_per_cycle))
+
+
+def _folds(graph: OperatorGraph, system: SystemConfig, spec: RunSpec, program: Program) -> int:
+    """Passes over the array, over all cores: of every whole operator, not of its tiles."""
+    target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
+    total = 0
+    for operator in graph:
+        if operator.matmul is not None and operator.compute_dtype is not None:
+            dtype = target.compute_dtype(operator.compute_dtype, operator.name)
+            shape = operator.matmul
+            folds = matrix_folds(target.core.matrix, dtype, shape.m, shape.k, shape.n)
+            total += shape.batch * int(folds)
+    return total

@@ -1,0 +1,206 @@
+"""One phase: compile, simulate, fold identical layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npusim.analytic.bounds import phase_bound_ps
+from npusim.compiler.compile import Compiled, compile_graph
+from npusim.compiler.target import Target
+from npusim.machine.system import Machine
+from npusim.program.check import check_program
+from npusim.results.records import Approximation
+from npusim.simulation.memories import build_memory, peak_bytes_per_s
+from npusim.simulation.piece import Piece, Rates
+from npusim.simulation.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npusim.config.run_spec import RunSpec
+    from npusim.config.system import SystemConfig
+    from npusim.engine import MemoryKernel
+    from npusim.workload.graph import OperatorGraph
+
+#: repeat units averaged at first, and at most
+_FIRST_WINDOW = 2
+_LARGEST_WINDOW = 8
+_WARM_UP_UNITS = 1
+_TAIL_UNITS = 1
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """Builds one phase's graph over the first n layers.
+
+    `unit_layers` is the repeat unit: layers of a model repeat with this period.
+    """
+
+    name: str
+    build: Callable[[int], OperatorGraph]
+    num_layers: int
+    unit_layers: int
+    cached_tokens: int
+    kv_capacity_tokens: int
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A phase's counts, with the program they come from."""
+
+    tally: Tally
+    piece: Piece
+    compiled: Compiled
+    bound_ps: int
+    approximations: tuple[Approximation, ...] = ()
+
+
+def simulate_source(source: GraphSource, spec: RunSpec) -> Simulated:
+    """Simulate a phase, folded if `simulation.fold` allows and there is enough to fold.
+
+    Folding: layers ``1 .. w`` of a shorter model are the steady window; its counts are added
+    ``(L - n) / w`` times. w doubles until the standard error of the mean layer time is within
+    `fold_tolerance_frac` of it, or the model has no more layers.
+    """
+    units = source.num_layers // source.unit_layers
+    if not spec.simulation.fold or source.num_layers % source.unit_layers:
+        return _whole(source, spec)
+    window = _FIRST_WINDOW
+    while True:
+        simulated_units = _units_to_simulate(units, window)
+        if simulated_units >= units:
+            return _whole(source, spec)
+        folded, error = _folded(source, spec, units, window, simulated_units)
+        if error <= spec.simulation.fold_tolerance_frac or window >= _LARGEST_WINDOW:
+            return folded
+        window *= 2
+
+
+def simulate_graph(
+    graph: OperatorGraph,
+    spec: RunSpec,
+    *,
+    cached_tokens: int,
+    kv_capacity_tokens: int,
+    memory: MemoryKernel | None = None,
+) -> tuple[Compiled, Piece, Tally]:
+    """Compile and run one graph.
+
+    Returns
+    -------
+    compiled, piece, refreshes
+        The program, its execution, and refreshes per memory over the whole run.
+    """
+    system = spec.system
+    compiled = compile_graph(
+        graph,
+        system,
+        spec.compiler,
+        peak_bytes_per_s(system),
+        kv_capacity_tokens=kv_capacity_tokens,
+        cached_tokens=cached_tokens,
+        ideal_memory=memory is not None,
+    )
+    check_program(compiled.program)
+    target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
+    kernel = memory or build_memory(system, target, spec.simulation.fidelity)
+    execution = Machine(compiled.program, kernel).run()
+    refreshes = Tally(
+        {
+            ("memory", space.name, "refreshes"): kernel.memory_counters(space.memory)["refreshes"]
+            for space in compiled.program.spaces
+            if space.kind == "dram"
+        }
+    )
+    return compiled, Piece(compiled.program, execution, rates_of(system, target)), refreshes
+
+
+def rates_of(system: SystemConfig, target: Target) -> Rates:
+    """Peak rates of a device's paths, in bytes per second."""
+    bus = system.buses[target.device.bus]
+    shared = target.device.shared_sram
+    clock_hz = target.device.clock_hz
+    return Rates(
+        dram=peak_bytes_per_s(system)[target.dram_name],
+        bus=bus.data_bits // 8 * bus.clock_hz,
+        core_dma=target.core.dma.dram_bytes_per_cycle * clock_hz,
+        shared_sram=shared.banks * shared.port_bytes * clock_hz if shared else 0,
+    )
+
+
+def _units_to_simulate(units: int, window: int) -> int:
+    """Warm-up, window and tail, plus what keeps the rest a multiple of the window."""
+    least = _WARM_UP_UNITS + window + _TAIL_UNITS
+    return least + max(units - least, 0) % window
+
+
+def _whole(source: GraphSource, spec: RunSpec) -> Simulated:
+    graph = source.build(source.num_layers)
+    compiled, piece, refreshes = simulate_graph(
+        graph,
+        spec,
+        cached_tokens=source.cached_tokens,
+        kv_capacity_tokens=source.kv_capacity_tokens,
+    )
+    tally = piece.tally(0, piece.num_kernels).plus(refreshes)
+    return Simulated(tally, piece, compiled, _bound(source, spec))
+
+
+def _folded(
+    source: GraphSource, spec: RunSpec, units: int, window: int, simulated_units: int
+) -> tuple[Simulated, float]:
+    graph = source.build(simulated_units * source.unit_layers)
+    compiled, piece, refreshes = simulate_graph(
+        graph,
+        spec,
+        cached_tokens=source.cached_tokens,
+        kv_capacity_tokens=source.kv_capacity_tokens,
+    )
+    borders = _unit_borders(piece, source.unit_layers)
+    first, last = borders[_WARM_UP_UNITS], borders[_WARM_UP_UNITS + window]
+    repeats = (units - simulated_units) // window
+    steady = piece.tally(first, last)
+    whole = piece.tally(0, piece.num_kernels)
+    times = [
+        piece.elapsed_ps(borders[i], borders[i + 1])
+        for i in range(_WARM_UP_UNITS, _WARM_UP_UNITS + window)
+    ]
+    error = _relative_error(times)
+    note = Approximation(
+        kind="layer_folding",
+        scope=source.name,
+        estimated_error_frac=error,
+        basis=f"{simulated_units * source.unit_layers} of {source.num_layers} layers simulated; "
+        f"{window} steady repeat units, mean {sum(times) // window} ps, added {repeats} times",
+    )
+    steady_refreshes = Tally(
+        {
+            key: count * steady["phase", "elapsed_ps"] // whole["phase", "elapsed_ps"]
+            for key, count in refreshes.counts.items()
+        }
+    )
+    total = whole.plus(refreshes).plus(steady, repeats).plus(steady_refreshes, repeats)
+    simulated = Simulated(total, piece, compiled, _bound(source, spec), (note,))
+    return simulated, error
+
+
+def _unit_borders(piece: Piece, unit_layers: int) -> list[int]:
+    """First kernel of every repeat unit, and the kernel after the last one."""
+    layers = [kernel.layer for kernel in piece.program.kernels]
+    last_layer = max(layer for layer in layers if layer is not None)
+    firsts = [layers.index(layer) for layer in range(0, last_layer + 1, unit_layers)]
+    after = len(layers) - layers[::-1].index(last_layer)
+    return [*firsts, after]
+
+
+def _relative_error(times: list[int]) -> float:
+    """Half the spread of the units' times over their mean: how far a mean of them may be off."""
+    mean = sum(times) / len(times)
+    return (max(times) - min(times)) / 2 / mean / len(times) ** 0.5 if mean else 0.0
+
+
+def _bound(source: GraphSource, spec: RunSpec) -> int:
+    graph = source.build(source.num_layers)
+    peaks = peak_bytes_per_s(spec.system)
+    return phase_bound_ps(graph, spec.system, spec.compiler, peaks).elapsed_ps

@@ -1,0 +1,215 @@
+"""Tallies to result records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npusim.results.records import (
+    BarrierRecord,
+    EngineRecord,
+    MemoryRecord,
+    OperatorRecord,
+    PhaseRecord,
+    SramRecord,
+    StageRecord,
+)
+from npusim.simulation.memories import memory_peaks
+from npusim.simulation.spans import bandwidth_series, span_table
+from npusim.simulation.tally import Tally
+
+if TYPE_CHECKING:
+    from npusim.config.run_spec import RunSpec
+    from npusim.results.records import Approximation
+    from npusim.simulation.piece import Piece
+    from npusim.simulation.phase import Simulated
+
+#: own requirement of a resource, then the time it was in use (for stages no requirement explains)
+_NEEDS = ("compute", "vector", "dram", "bus", "sram", "launch", "sync")
+_IN_USE = ("compute", "vector", "dram", "sram")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseFacts:
+    """What a phase record needs beside its tally and the program it came from."""
+
+    name: str
+    tokens: int
+    steps: int
+    bound_ps: int
+    footprint_bytes: int
+    approximations: tuple[Approximation, ...]
+
+
+def phase_record(
+    facts: PhaseFacts, tally: Tally, simulated: Simulated, spec: RunSpec
+) -> PhaseRecord:
+    """One phase from its summed tally; spans and operators come from the simulated program."""
+    piece = simulated.piece
+    device_name, device = next(iter(spec.system.devices.items()))
+    return PhaseRecord(
+        phase=facts.name,
+        elapsed_ps=tally["phase", "elapsed_ps"],
+        clock=f"devices.{device_name}",
+        clock_hz=device.clock_hz,
+        bound_ps=facts.bound_ps,
+        tokens=facts.tokens,
+        steps=facts.steps,
+        commands=tally["phase", "commands"],
+        kernels=tally["phase", "kernels"],
+        macs=tally["phase", "macs"],
+        peak_macs_per_cycle=simulated.compiled.peak_macs_per_cycle,
+        stages=_stages(tally),
+        operators=_operators(piece),
+        engines=_engines(piece, tally),
+        memories=_memories(piece, tally, facts.footprint_bytes, memory_peaks(spec.system)),
+        sram=_sram(piece, tally),
+        barriers=_barriers(tally),
+        approximations=facts.approximations,
+        kernels_per_layer=_kernels_per_layer(piece),
+        spans=span_table(piece, spec.simulation.max_spans),
+        bandwidth=bandwidth_series(piece),
+        log=simulated.compiled.program.log,
+    )
+
+
+def _kernels_per_layer(piece: Piece) -> float:
+    layers = [k.layer for k in piece.program.kernels if k.layer is not None]
+    return len(layers) / len(set(layers)) if layers else float(piece.num_kernels)
+
+
+def _barriers(tally: Tally) -> tuple[BarrierRecord, ...]:
+    return tuple(
+        BarrierRecord(name, tally["barrier", name, "waits"], tally["barrier", name, "wait_ps"])
+        for name in tally.names("barrier")
+    )
+
+
+def _stages(tally: Tally) -> tuple[StageRecord, ...]:
+    records = []
+    for stage in tally.names("stage"):
+        records.append(
+            StageRecord(
+                stage=stage,
+                elapsed_ps=tally["stage", stage, "elapsed_ps"],
+                active_ps=tally["stage", stage, "active_ps"],
+                macs=tally["stage", stage, "macs"],
+                dram_bytes=tally["stage", stage, "dram_bytes"],
+                bound_by=_bound_by(tally, stage),
+                launch_ps=tally["stage", stage, "launch_ps"],
+                kernels=tally["stage", stage, "kernels"],
+            )
+        )
+    return tuple(records)
+
+
+def _bound_by(tally: Tally, stage: str) -> str:
+    """The resource whose own need explains most of the stage's time.
+
+    If no need reaches half of it, latency dominates: then the resource in use for longest.
+    """
+    needs = {name: tally["stage", stage, f"score.{name}"] for name in _NEEDS}
+    best = max(needs, key=lambda name: needs[name])
+    if 2 * needs[best] >= tally["stage", stage, "elapsed_ps"]:
+        return best
+    in_use = {name: tally["stage", stage, f"score.busy.{name}"] for name in _IN_USE}
+    in_use |= {name: needs[name] for name in ("launch", "sync")}
+    return max(in_use, key=lambda name: in_use[name])
+
+
+def _operators(piece: Piece) -> tuple[OperatorRecord, ...]:
+    return tuple(
+        OperatorRecord(name=kernel.name, stage=kernel.stage, layer=kernel.layer, **row)
+        for kernel, row in zip(piece.program.kernels, piece.kernel_rows(), strict=True)
+    )
+
+
+def _engines(piece: Piece, tally: Tally) -> tuple[EngineRecord, ...]:
+    stalls: dict[str, dict[str, int]] = {engine.name: {} for engine in piece.program.engines}
+    for (name, what), count in tally.rows("engine"):
+        if what.startswith("stall."):
+            stalls[name][what.removeprefix("stall.")] = count
+    return tuple(
+        EngineRecord(
+            engine=engine.name,
+            kind=engine.kind.value,
+            device=engine.device,
+            core=engine.core,
+            busy_ps=tally["engine", engine.name, "busy_ps"],
+            idle_ps=tally["engine", engine.name, "idle_ps"],
+            stalls_ps=stalls[engine.name],
+            commands=tally["engine", engine.name, "commands"],
+        )
+        for engine in piece.program.engines
+    )
+
+
+def _memories(
+    piece: Piece,
+    tally: Tally,
+    footprint_bytes: int,
+    peak_bytes_per_s: dict[str, int],
+) -> tuple[MemoryRecord, ...]:
+    records = []
+    for space in piece.program.spaces:
+        if space.memory < 0:
+            continue
+        name = space.name
+        is_dram = space.kind == "dram"
+        shared = sum(a.nbytes for a in piece.program.allocations if _lies_in(piece, a.space, name))
+        records.append(
+            MemoryRecord(
+                name=name,
+                kind=space.kind,
+                read_bytes=tally["memory", name, "read_bytes"],
+                write_bytes=tally["memory", name, "write_bytes"],
+                bytes_by_role={
+                    role: tally["memory", name, f"role.{role}"]
+                    for role in ("weight", "kv", "activation")
+                },
+                accesses=tally["memory", name, "accesses"],
+                row_hits=tally["memory", name, "hits"],
+                row_misses=tally["memory", name, "misses"],
+                row_conflicts=tally["memory", name, "conflicts"],
+                refreshes=tally["memory", name, "refreshes"],
+                peak_bytes_per_s=peak_bytes_per_s[name],
+                footprint_bytes=footprint_bytes if is_dram else shared,
+                capacity_bytes=space.capacity_bytes,
+            )
+        )
+    return tuple(records)
+
+
+def _lies_in(piece: Piece, space: int, name: str) -> bool:
+    return piece.program.spaces[space].name == name
+
+
+def _sram(piece: Piece, tally: Tally) -> tuple[SramRecord, ...]:
+    """Scratchpads, and the shared SRAM: bytes it served of all bytes DMA engines loaded."""
+    capacity = {s.name: s.capacity_bytes for s in piece.program.spaces}
+    records = [
+        SramRecord(
+            name=name,
+            hit_bytes=tally["sram", name, "hit_bytes"],
+            requested_bytes=tally["sram", name, "requested_bytes"],
+            conflict_ps=0,
+            peak_occupancy_bytes=peak,
+            capacity_bytes=capacity[name],
+        )
+        for name, peak in piece.peak_occupancy_bytes().items()
+    ]
+    for space in piece.program.spaces:
+        if space.kind == "shared_sram":
+            served = tally["memory", space.name, "read_bytes"]
+            loaded = sum(
+                tally["memory", other.name, "read_bytes"]
+                for other in piece.program.spaces
+                if other.memory >= 0
+            )
+            occupied = sum(
+                a.nbytes for a in piece.program.allocations if _lies_in(piece, a.space, space.name)
+            )
+            records.append(
+                SramRecord(space.name, served, loaded, 0, occupied, space.capacity_bytes)
+            )
+    return tuple(records)
