@@ -1,6 +1,13 @@
 """Joins everything for one run: compile, simulate, fold, account."""
 
-from npusim.simulation.operator import simulate_operator
+from npusim.simulation.operator import compile_operator, simulate_operator
 from npusim.simulation.run import Progress, compile_run, simulate, simulate_run
 
-__all__ = ["Progress", "compile_run", "simulate", "simulate_operator", "simulate_run"]
+__all__ = [
+    "Progress",
+    "compile_operator",
+    "compile_run",
+    "simulate",
+    "simulate_operator",
+    "simulate_run",
+]

@@ -10,9 +10,12 @@ from npusim.results.records import Approximation
 if TYPE_CHECKING:
     from npusim.compiler.compile import Compiled
     from npusim.config.run_spec import RunSpec
+    from npusim.workload.graph import OperatorGraph
 
 
-def model_approximations(spec: RunSpec, compiled: Compiled) -> tuple[Approximation, ...]:
+def model_approximations(
+    spec: RunSpec, compiled: Compiled, graph: OperatorGraph
+) -> tuple[Approximation, ...]:
     """What holds for every run of this version, and what this run adds."""
     notes = [
         Approximation(
@@ -21,20 +24,27 @@ def model_approximations(spec: RunSpec, compiled: Compiled) -> tuple[Approximati
             None,
             "bank conflicts of concurrent streams are not modelled; conflict_ps is 0",
         ),
-        Approximation(
-            "causal_mask",
-            "attention",
-            None,
-            "prefill attention computes the full square, as unfused kernels do",
-        ),
-        Approximation(
-            "token_ids",
-            "embedding",
-            None,
-            "embedding rows are spread over the table by a hash of the position",
-        ),
         Approximation("start", "memory", None, "cold: nothing is on chip when a phase starts"),
     ]
+    stages = {operator.stage for operator in graph}
+    if "scores" in stages:
+        notes.append(
+            Approximation(
+                "causal_mask",
+                "attention",
+                None,
+                "attention computes the full square, as unfused kernels do",
+            )
+        )
+    if "embedding" in stages:
+        notes.append(
+            Approximation(
+                "token_ids",
+                "embedding",
+                None,
+                "embedding rows are spread over the table by a hash of the position",
+            )
+        )
     if "shared_sram" in compiled.activation_space:
         notes.append(
             Approximation(

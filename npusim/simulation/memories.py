@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from npusim.config.run_spec import Fidelity
 from npusim.errors import ConfigError
 from npusim.memory.dram.timing import load_dram_device
+from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
 
 if TYPE_CHECKING:
     from npusim.compiler.target import Target
     from npusim.config.memory import DramSpec
     from npusim.config.system import SystemConfig
     from npusim.engine import MemoryKernel
-    from npusim.memory.system import BusConfig, DramConfig, PortConfig, SramConfig
 
 PS_PER_S = 10**12
 
@@ -56,13 +56,12 @@ def check_capacity(system: SystemConfig) -> None:
 
 def build_memory(system: SystemConfig, target: Target, fidelity: Fidelity) -> MemoryKernel:
     """Ports, buses and memories as `Target` numbers them."""
-    # numba loads with the kernel; not before a run
     parts = (_ports(target), _buses(system, target), _memories(system, target))
     if fidelity is Fidelity.TRANSFER:
-        from npusim.memory.sharing import SharingMemory
+        from npusim.memory.sharing import SharingMemory  # loads numba
 
         return SharingMemory(*parts)
-    from npusim.memory.system import MemorySystem
+    from npusim.memory.system import MemorySystem  # loads numba
 
     return MemorySystem(*parts)
 
@@ -73,8 +72,6 @@ def _dram_peak(spec: DramSpec) -> int:
 
 
 def _ports(target: Target) -> list[PortConfig]:
-    from npusim.memory.system import PortConfig
-
     dma = target.core.dma
     ports = []
     for engine in target.engines:
@@ -94,8 +91,6 @@ def _ports(target: Target) -> list[PortConfig]:
 
 
 def _buses(system: SystemConfig, target: Target) -> list[BusConfig]:
-    from npusim.memory.system import BusConfig
-
     spec = system.buses[target.device.bus]
     buses = [
         BusConfig(
@@ -123,8 +118,6 @@ def _buses(system: SystemConfig, target: Target) -> list[BusConfig]:
 
 
 def _memories(system: SystemConfig, target: Target) -> list[DramConfig | SramConfig]:
-    from npusim.memory.system import DramConfig, SramConfig
-
     memories: list[DramConfig | SramConfig] = [
         DramConfig(
             name=name,

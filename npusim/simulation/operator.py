@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.analytic.bounds import phase_bound_ps
+from npusim.compiler.compile import compile_graph
 from npusim.compiler.target import Target
 from npusim.compiler.unit_timing import matrix_folds
 from npusim.config.compiler import CompilerConfig
-from npusim.config.run_spec import RunSpec, SimulationConfig, WorkloadConfig
+from npusim.config.run_spec import Fidelity, RunSpec, SimulationConfig, WorkloadConfig
 from npusim.engine import FixedLatencyMemory
+from npusim.errors import ConfigError
 from npusim.program import EngineKind
 from npusim.results.operator import OperatorResult
 from npusim.simulation.approximations import model_approximations
@@ -19,7 +21,6 @@ from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import Simulated, simulate_graph
 from npusim.simulation.records import PhaseFacts, phase_record
 from npusim.simulation.run import executor_of
-from npusim.workload.operator import Phase
 from npusim.workload.primitives import primitive_graph
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def simulate_operator(
     spec = operator_spec(system, batch, quant, compiler, simulation)
     executor_of(spec.simulation)
     check_capacity(system)
+    if spec.simulation.fidelity is Fidelity.ANALYTIC:
+        raise ConfigError(
+            "simulation.fidelity", "an operator is simulated at burst or transfer", "analytic"
+        )
     graph = primitive_graph(op, shape, batch, quant)
     compiled, piece, refreshes = simulate_graph(
         graph,
@@ -70,14 +75,14 @@ def simulate_operator(
     bound_ps = bound.compute_ps if ideal_memory else bound.elapsed_ps
     tally = piece.tally(0, piece.num_kernels).plus(refreshes)
     facts = PhaseFacts(
-        name=Phase.PREFILL.value,
+        name="operator",
         tokens=1,
         steps=1,
         bound_ps=bound_ps,
         footprint_bytes=compiled.footprint_bytes,
-        approximations=model_approximations(spec, compiled),
+        approximations=model_approximations(spec, compiled, graph),
     )
-    record = phase_record(facts, tally, Simulated(tally, piece, compiled, bound_ps), spec)
+    record = phase_record(facts, tally, Simulated(tally, piece, compiled, graph, bound_ps), spec)
     return OperatorResult(
         phase=record,
         compute_cycles=_compute_cycles(piece),
@@ -86,6 +91,21 @@ def simulate_operator(
         bound_ps=bound_ps,
         is_memory_ideal=ideal_memory,
     )
+
+
+def compile_operator(
+    system: SystemConfig,
+    op: str,
+    shape: str,
+    *,
+    batch: int = 1,
+    quant: str = "w16a16",
+    compiler: CompilerConfig | None = None,
+) -> Program:
+    """Program of one operator, as `simulate_operator` runs it."""
+    graph = primitive_graph(op, shape, batch, quant)
+    rates = peak_bytes_per_s(system)
+    return compile_graph(graph, system, compiler or CompilerConfig(), rates).program
 
 
 def operator_spec(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: repeat units averaged at first, and at most
 _FIRST_WINDOW = 2
-_LARGEST_WINDOW = 8
+_LARGEST_WINDOW = 4
 _WARM_UP_UNITS = 1
 _TAIL_UNITS = 1
 
@@ -52,6 +52,7 @@ class Simulated:
     tally: Tally
     piece: Piece
     compiled: Compiled
+    graph: OperatorGraph
     bound_ps: int
     approximations: tuple[Approximation, ...] = ()
 
@@ -144,7 +145,7 @@ def _whole(source: GraphSource, spec: RunSpec) -> Simulated:
         kv_capacity_tokens=source.kv_capacity_tokens,
     )
     tally = piece.tally(0, piece.num_kernels).plus(refreshes)
-    return Simulated(tally, piece, compiled, _bound(source, spec))
+    return Simulated(tally, piece, compiled, graph, _bound(source, spec))
 
 
 def _folded(
@@ -181,7 +182,7 @@ def _folded(
         }
     )
     total = whole.plus(refreshes).plus(steady, repeats).plus(steady_refreshes, repeats)
-    simulated = Simulated(total, piece, compiled, _bound(source, spec), (note,))
+    simulated = Simulated(total, piece, compiled, graph, _bound(source, spec), (note,))
     return simulated, error
 
 

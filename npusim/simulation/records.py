@@ -21,8 +21,8 @@ from npusim.simulation.tally import Tally
 if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
     from npusim.results.records import Approximation
-    from npusim.simulation.piece import Piece
     from npusim.simulation.phase import Simulated
+    from npusim.simulation.piece import Piece
 
 #: own requirement of a resource, then the time it was in use (for stages no requirement explains)
 _NEEDS = ("compute", "vector", "dram", "bus", "sram", "launch", "sync")

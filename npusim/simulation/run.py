@@ -15,7 +15,9 @@ from npusim.program import Program
 from npusim.results.records import Approximation, PhaseRecord
 from npusim.results.run import RunResult
 from npusim.simulation.approximations import model_approximations
+from npusim.simulation.closed_form import closed_form_record, closed_form_tally
 from npusim.simulation.decode import estimate_decode
+from npusim.simulation.footprint import check_footprint, footprint_bytes
 from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import GraphSource, Simulated, simulate_source
 from npusim.simulation.records import PhaseFacts, phase_record
@@ -166,11 +168,13 @@ class _Run:
         """Both phases, as the workload has them."""
         started = time.perf_counter()
         workload, spec = self._workload, self._spec
+        check_footprint(spec, workload)
+        is_closed_form = spec.simulation.fidelity is Fidelity.ANALYTIC
         phases: dict[str, PhaseRecord] = {}
         if workload.prompt_len is not None:
-            phases["prefill"] = self._prefill()
+            phases["prefill"] = self._closed_prefill() if is_closed_form else self._prefill()
         if len(workload.decode_contexts):
-            phases["decode"] = self._decode()
+            phases["decode"] = self._closed_decode() if is_closed_form else self._decode()
         prefill = phases.get("prefill")
         return RunResult(
             npusim_version=__version__,
@@ -243,6 +247,30 @@ class _Run:
         pieces = [(estimate.steps[c], w) for c, w in sorted(estimate.weights.items())]
         return self._record("decode", pieces, len(contexts) * self._workload.batch, notes)
 
+    def _closed_prefill(self) -> PhaseRecord:
+        workload = self._workload
+        assert workload.prompt_len is not None
+        tokens = workload.batch * workload.prompt_len
+        return self._closed_record("prefill", [self.prefill_source()], tokens)
+
+    def _closed_decode(self) -> PhaseRecord:
+        contexts = self._workload.decode_contexts
+        sources = [self.decode_source(context_len) for context_len in contexts]
+        return self._closed_record("decode", sources, len(contexts) * self._workload.batch)
+
+    def _closed_record(self, phase: str, sources: list[GraphSource], tokens: int) -> PhaseRecord:
+        pieces = [closed_form_tally(source, self._spec) for source in sources]
+        return closed_form_record(
+            phase,
+            weighted_sum([(tally, 1) for tally, _ in pieces]),
+            self._spec,
+            tokens=tokens,
+            steps=len(sources),
+            bound_ps=sum(bound_ps for _, bound_ps in pieces),
+            footprint_bytes=footprint_bytes(self._workload, self._spec),
+            num_layers=self._workload.model.num_layers,
+        )
+
     def _simulate(self, source: GraphSource) -> Simulated:
         simulated = simulate_source(source, self._spec)
         self._digests.append(simulated.compiled.program.digest())
@@ -265,22 +293,21 @@ class _Run:
             approximations=(
                 *notes,
                 *folding.values(),
-                *model_approximations(self._spec, pieces[0][0].compiled),
+                *model_approximations(self._spec, pieces[0][0].compiled, pieces[0][0].graph),
+                *_model_notes(self._workload.model.notes),
             ),
         )
         tally = weighted_sum([(piece.tally, weight) for piece, weight in pieces])
         return phase_record(facts, tally, pieces[0][0], self._spec)
 
     def _footprint(self, simulated: Simulated) -> int:
-        """Weights and KV cache of the whole model plus the activations of the program."""
-        workload = self._workload
+        """Weights and KV cache of the whole model plus the activations of the program in DRAM."""
         activations = sum(
             a.nbytes
             for a in simulated.compiled.program.allocations
             if a.role == "activation" and a.space == 0
         )
-        kv_bytes = workload.kv_bytes_per_token * workload.capacity_tokens * workload.batch
-        return workload.weight_bytes + kv_bytes + activations
+        return footprint_bytes(self._workload, self._spec) + activations
 
     def _hashes(self) -> dict[str, str]:
         spec = self._spec
@@ -316,3 +343,8 @@ def _repeat_unit(windows: tuple[int | None, ...]) -> int:
         if all(windows[i] == windows[i % unit] for i in range(count)):
             return unit
     return count
+
+
+def _model_notes(notes: tuple[str, ...]) -> tuple[Approximation, ...]:
+    """What was assumed when the model's config was read."""
+    return tuple(Approximation("model_config", "workload", None, note) for note in notes)

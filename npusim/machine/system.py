@@ -1,0 +1,137 @@
+"""The machine: builds every engine of a program and runs them; the only builder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npusim.engine import Clock, CoSimEnvironment, run_until_done
+from npusim.machine.attribution import Attribution, engine_use
+from npusim.machine.dma import Descriptor, DmaEngine
+from npusim.machine.execution import COUNTERS, Execution, RunTimes
+from npusim.machine.invariants import check_execution
+from npusim.machine.sequencer import Sequencer
+from npusim.machine.signals import SignalBoard
+from npusim.machine.snapshots import MemorySnapshots
+from npusim.machine.waits import DMA_KINDS, commands_by_engine, find_waits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npusim.engine import MemoryKernel
+    from npusim.program import Program
+
+
+class Machine:
+    """All engines of a program over one memory system; runs once.
+
+    Parameters
+    ----------
+    program : Program
+        A program that `check_program` accepts; the machine itself finds only deadlocks.
+    memory : MemoryKernel
+        A fresh memory system whose ports and memories are those the program names: a DMA engine
+        reaches DRAM by its `port` and the shared SRAM by `port + 1`.
+    start_order : sequence of int, optional
+        Order in which the engines' processes are created; it changes no result, as tests show.
+
+    Attributes
+    ----------
+    env : CoSimEnvironment
+        The environment; the tests add events that must change nothing.
+    """
+
+    def __init__(
+        self, program: Program, memory: MemoryKernel, *, start_order: Sequence[int] | None = None
+    ) -> None:
+        self._program = program
+        self._memory = memory
+        self.env = CoSimEnvironment(memory)
+        self._board = SignalBoard(self.env, program)
+        self._snapshots = MemorySnapshots(self.env, memory, program, self._board)
+        commands = commands_by_engine(program)
+        order = range(len(program.engines)) if start_order is None else start_order
+        self._engines = [self._build(index, commands[index]) for index in order]
+
+    def run(self) -> Execution:
+        """Run the program to its end and check the invariants of the run.
+
+        Raises
+        ------
+        DeadlockError
+            If nothing can move any more.
+        SimulationError
+            If the run broke an invariant.
+        """
+        done = self.env.all_of([engine.run() for engine in self._engines])
+        run_until_done(self.env, done, self._engines)
+        execution = self._execution()
+        check_execution(self._program, execution)
+        return execution
+
+    def _execution(self) -> Execution:
+        board = self._board
+        times = RunTimes(
+            start_ps=np.array(board.start_ps, dtype=np.int64),
+            end_ps=np.array(board.end_ps, dtype=np.int64),
+            free_ps=np.array(board.free_ps, dtype=np.int64),
+            signal_ps=board.signal_ps(),
+            memory_split=self._snapshots.split,
+        )
+        drain_ps = int(self._memory.drain())
+        elapsed_ps = max(drain_ps, int(times.end_ps.max()))
+        waits = find_waits(self._program, times)
+        stalls = Attribution(self._program, times, waits).stalls()
+        return Execution(
+            elapsed_ps=elapsed_ps,
+            drain_ps=drain_ps,
+            times=times,
+            queue_slot=waits.slot,
+            engines=engine_use(self._program, times, stalls, elapsed_ps),
+            stalls=stalls,
+            counters=self._transfer_counters(),
+        )
+
+    def _transfer_counters(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        counters = np.zeros((len(self._program.transfers), len(COUNTERS)), dtype=np.int64)
+        for engine in self._engines:
+            if isinstance(engine, DmaEngine):
+                for command, tid in engine.tid_of.items():
+                    transfer = self._program.transfer[command]
+                    counters[transfer] = self._memory.transfer_counters(tid)
+        return counters
+
+    def _build(self, index: int, commands: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequencer:
+        program = self._program
+        engine = program.engines[index]
+        clock = Clock(engine.period_ps, program.ticks_per_cycle)
+        durations = program.duration_ticks[commands].tolist()
+        ids: list[int] = commands.tolist()
+        if engine.kind not in DMA_KINDS:
+            return Sequencer(
+                self.env, engine.name, clock, ids, durations, self._board, self._snapshots
+            )
+        return DmaEngine(
+            self.env,
+            engine.name,
+            clock,
+            ids,
+            durations,
+            self._board,
+            self._snapshots,
+            queue_depth=engine.queue_depth,
+            issue_ticks=engine.issue_ticks,
+            descriptors={command: d for command in ids if (d := self._descriptor(command))},
+        )
+
+    def _descriptor(self, command: int) -> Descriptor | None:
+        program, transfers = self._program, self._program.transfers
+        transfer = int(program.transfer[command])
+        if transfer < 0:
+            return None
+        space = program.spaces[transfers.space[transfer]]
+        port = program.engines[program.engine[command]].port + (space.kind == "shared_sram")
+        return Descriptor(
+            port, space.memory, bool(transfers.is_write[transfer]), transfers.of(transfer)
+        )

@@ -1,0 +1,395 @@
+"""Bus masters and buses: cutting transfers into INCR bursts, grants, data channels, credits.
+
+One address grant per bus cycle and direction; a burst needs a credit of its port and direction.
+Write data follow their grant on the write data channel; read data flow back as they arrive, one
+beat per bus cycle, served in the order in which bursts complete (time, port, burst number). A
+port moves at most `bytes_per_cycle` per cycle of its own clock: it supplies write data before the
+grant (one burst ahead) and holds a read burst's credit until it has swallowed the burst.
+Left out: IDs (a port's bursts may complete out of order), QoS, response-channel contention.
+Source: Arm IHI 0022, AXI4.
+"""
+
+from __future__ import annotations
+
+from npusim.memory.clocking import edge_ps, get_time, next_cycle, set_time
+from npusim.memory.jit import njit
+from npusim.memory.layout import (
+    AX_ADDR,
+    AX_ARRIVE,
+    AX_BEATS,
+    AX_END,
+    AX_FIRST,
+    AX_LAST,
+    AX_LEFT,
+    AX_MEM,
+    AX_NEXT,
+    AX_PORT,
+    AX_SEQ,
+    AX_STREAM,
+    AX_TID,
+    BS_ADDR_FREE,
+    BS_CUT,
+    BS_DATA,
+    BS_DATA_FREE,
+    BS_DEN,
+    BS_FIXED,
+    BS_HEAP,
+    BS_HEAP_N,
+    BS_ID,
+    BS_LAST,
+    BS_NUM,
+    BS_NUM_PORTS,
+    BS_PORTS,
+    BS_REQUEST_PS,
+    H_FIRST_DONE,
+    H_NUM_BUSES,
+    H_OUT,
+    H_RUN_FREE,
+    H_UNFINISHED,
+    MM_ARB_END,
+    MM_ARB_PS,
+    NEVER,
+    NONE,
+    PT_ADDR,
+    PT_BUS,
+    PT_BYTES,
+    PT_DEN,
+    PT_GRANT,
+    PT_GRANT_BEFORE,
+    PT_HEAD,
+    PT_MEM,
+    PT_NODE,
+    PT_NUM,
+    PT_OFFSET,
+    PT_RATE,
+    PT_READ_FREE,
+    PT_READY,
+    PT_ROW,
+    PT_SEQ,
+    PT_STREAMS,
+    PT_SUPPLY_FREE,
+    PT_TAIL,
+    PT_TID,
+    PT_VALID,
+    PT_WRITE,
+    READ,
+    RN_BASE,
+    RN_BYTES,
+    RN_COUNT,
+    RN_NEXT,
+    RN_STRIDE,
+    RUN_WORDS,
+    ST_CREDITS,
+    ST_ENTITY,
+    ST_FIFO,
+    ST_FIFO_HEAD,
+    ST_FIFO_N,
+    ST_FREE_BURST,
+    ST_LAST_RELEASE,
+    ST_LIMIT,
+    ST_PORT,
+    ST_RELEASE_HEAD,
+    ST_RELEASE_N,
+    ST_RELEASES,
+    ST_WRITE,
+    STREAM_WORDS,
+    TR_ALL_CUT,
+    TR_DONE,
+    TR_LEFT,
+    TR_MEM,
+    TR_NEXT,
+    TR_NODE,
+    TR_SUBMIT,
+    TR_WRITE,
+    TRANSFER_WORDS,
+    WRITE,
+    Words,
+)
+
+
+@njit
+def cut_burst(s: Words, transfers: Words, runs: Words, port: int, now_ps: int) -> None:
+    """Cut the next AXI burst of the port's transfers; none crosses 4 KiB or the burst limit."""
+    tid = s[port + PT_HEAD]
+    if tid == NONE:
+        s[port + PT_VALID] = 0
+        return
+    node, offset = s[port + PT_NODE], s[port + PT_OFFSET]
+    addr = runs[node * RUN_WORDS + RN_BASE] + s[port + PT_ROW] * runs[node * RUN_WORDS + RN_STRIDE] + offset
+    cut = s[s[port + PT_BUS] + BS_CUT]
+    size = min(runs[node * RUN_WORDS + RN_BYTES] - offset, cut - (addr & (cut - 1)))
+    write = transfers[tid * TRANSFER_WORDS + TR_WRITE]
+    s[port + PT_VALID], s[port + PT_ADDR], s[port + PT_BYTES] = 1, addr, size
+    s[port + PT_WRITE], s[port + PT_MEM], s[port + PT_TID] = write, transfers[tid * TRANSFER_WORDS + TR_MEM], tid
+    transfers[tid * TRANSFER_WORDS + TR_LEFT] += 1
+    ready = max(transfers[tid * TRANSFER_WORDS + TR_SUBMIT], now_ps)
+    if write:
+        ready = supply_ps(s, port, size, max(transfers[tid * TRANSFER_WORDS + TR_SUBMIT], s[port + PT_GRANT_BEFORE]))
+    s[port + PT_READY] = ready
+    s[port + PT_OFFSET] = offset + size
+    if offset + size == runs[node * RUN_WORDS + RN_BYTES]:
+        next_row(s, transfers, runs, port, node, tid)
+
+
+@njit
+def next_row(s: Words, transfers: Words, runs: Words, port: int, node: int, tid: int) -> None:
+    """Move on to the next row, run or transfer of the port."""
+    s[port + PT_OFFSET] = 0
+    s[port + PT_ROW] += 1
+    if s[port + PT_ROW] < runs[node * RUN_WORDS + RN_COUNT]:
+        return
+    s[port + PT_ROW] = 0
+    following = runs[node * RUN_WORDS + RN_NEXT]
+    runs[node * RUN_WORDS + RN_NEXT] = s[H_RUN_FREE]
+    s[H_RUN_FREE] = node
+    if following == NONE:
+        transfers[tid * TRANSFER_WORDS + TR_ALL_CUT] = 1
+        head = transfers[tid * TRANSFER_WORDS + TR_NEXT]
+        s[port + PT_HEAD] = head
+        if head == NONE:
+            s[port + PT_TAIL] = NONE
+        else:
+            following = transfers[head * TRANSFER_WORDS + TR_NODE]
+    s[port + PT_NODE] = following
+
+
+@njit
+def supply_ps(s: Words, port: int, size: int, from_ps: int) -> int:
+    """When the engine has read `size` bytes of write data from its side."""
+    num, den = s[port + PT_NUM], s[port + PT_DEN]
+    start = max(s[port + PT_SUPPLY_FREE], next_cycle(num, den, from_ps))
+    rate = s[port + PT_RATE]
+    end = start + (size + rate - 1) // rate
+    s[port + PT_SUPPLY_FREE] = end
+    return edge_ps(num, den, end)
+
+
+@njit
+def credit_ps(s: Words, stream: int, now_ps: int) -> int:
+    """When the stream has a credit: 0 if now, NEVER if none is on its way."""
+    ring, limit = s[stream + ST_RELEASES], s[stream + ST_LIMIT]
+    while s[stream + ST_RELEASE_N] > 0 and s[ring + s[stream + ST_RELEASE_HEAD]] <= now_ps:
+        head = s[stream + ST_RELEASE_HEAD] + 1
+        s[stream + ST_RELEASE_HEAD] = 0 if head == limit else head
+        s[stream + ST_RELEASE_N] -= 1
+        s[stream + ST_CREDITS] += 1
+    if s[stream + ST_CREDITS] > 0:
+        return 0
+    if s[stream + ST_RELEASE_N] > 0:
+        return s[ring + s[stream + ST_RELEASE_HEAD]]
+    return NEVER
+
+
+@njit
+def eligible_ps(s: Words, port: int, write: int, now_ps: int) -> int:
+    """When the port's next burst may be granted in this direction."""
+    if s[port + PT_VALID] == 0 or s[port + PT_WRITE] != write:
+        return NEVER
+    stream = s[port + PT_STREAMS] + write * STREAM_WORDS
+    return max(s[port + PT_READY], credit_ps(s, stream, now_ps))
+
+
+@njit
+def schedule_grant(s: Words, bus: int, write: int, now_ps: int) -> None:
+    """Set the time of the next address grant of a bus direction."""
+    earliest = NEVER
+    for i in range(s[bus + BS_NUM_PORTS]):
+        at = eligible_ps(s, s[s[bus + BS_PORTS] + i], write, now_ps)
+        if at < earliest:
+            earliest = at
+    if earliest < NEVER:
+        num, den = s[bus + BS_NUM], s[bus + BS_DEN]
+        cycle = max(next_cycle(num, den, max(earliest, now_ps)), s[bus + BS_ADDR_FREE + write])
+        earliest = edge_ps(num, den, cycle)
+    set_time(s, s[H_NUM_BUSES] * (1 + write) + s[bus + BS_ID], earliest)
+
+
+@njit
+def offer(s: Words, port: int, now_ps: int) -> None:
+    """The port's next burst or one of its credits changed: bring its grant time up to date."""
+    if s[port + PT_VALID] == 0:
+        return
+    bus, write = s[port + PT_BUS], s[port + PT_WRITE]
+    at = eligible_ps(s, port, write, now_ps)
+    if at >= NEVER:
+        return
+    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
+    cycle = max(next_cycle(num, den, max(at, now_ps)), s[bus + BS_ADDR_FREE + write])
+    at = edge_ps(num, den, cycle)
+    entity = s[H_NUM_BUSES] * (1 + write) + s[bus + BS_ID]
+    if at < get_time(s, entity):
+        set_time(s, entity, at)
+
+
+@njit
+def choose_port(s: Words, bus: int, write: int, now_ps: int) -> int:
+    """Arbitrate; charges the cycle to the memories that losers wait for. NONE if nobody asks."""
+    n, bus_ports = s[bus + BS_NUM_PORTS], s[bus + BS_PORTS]
+    first = 0 if s[bus + BS_FIXED] else s[bus + BS_LAST + write] + 1
+    chosen = NONE
+    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
+    until = edge_ps(num, den, next_cycle(num, den, now_ps) + 1)
+    for i in range(n):
+        at = first + i
+        if at >= n:
+            at -= n
+        port = s[bus_ports + at]
+        if eligible_ps(s, port, write, now_ps) > now_ps:
+            continue
+        if chosen == NONE:
+            chosen = port
+            s[bus + BS_LAST + write] = at
+        else:
+            mem = s[port + PT_MEM]
+            since = max(now_ps, s[mem + MM_ARB_END])
+            if until > since:
+                s[mem + MM_ARB_PS] += until - since
+                s[mem + MM_ARB_END] = until
+    return chosen
+
+
+@njit
+def grant(s: Words, transfers: Words, runs: Words, bus: int, write: int, now_ps: int) -> None:
+    """Grant the address channel of one direction at a bus edge."""
+    port = choose_port(s, bus, write, now_ps)
+    if port == NONE:
+        schedule_grant(s, bus, write, now_ps)
+        return
+    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
+    cycle = next_cycle(num, den, now_ps)
+    s[bus + BS_ADDR_FREE + write] = cycle + 1
+    stream = s[port + PT_STREAMS] + write * STREAM_WORDS
+    s[stream + ST_CREDITS] -= 1
+    burst = s[stream + ST_FREE_BURST]
+    s[stream + ST_FREE_BURST] = s[burst + AX_NEXT]
+    addr, size, data = s[port + PT_ADDR], s[port + PT_BYTES], s[bus + BS_DATA]
+    beats = (addr % data + size + data - 1) // data
+    s[burst + AX_ADDR], s[burst + AX_END], s[burst + AX_BEATS] = addr, addr + size, beats
+    s[burst + AX_MEM], s[burst + AX_TID] = s[port + PT_MEM], s[port + PT_TID]
+    s[burst + AX_SEQ], s[burst + AX_LEFT] = s[port + PT_SEQ], NONE
+    s[burst + AX_FIRST], s[burst + AX_LAST] = NEVER, 0
+    s[port + PT_SEQ] += 1
+    leaves = now_ps
+    if write:
+        end = max(s[bus + BS_DATA_FREE + WRITE], cycle) + beats
+        s[bus + BS_DATA_FREE + WRITE] = end
+        leaves = edge_ps(num, den, end)
+        s[port + PT_GRANT_BEFORE], s[port + PT_GRANT] = s[port + PT_GRANT], now_ps
+    send(s, stream, burst, leaves + s[bus + BS_REQUEST_PS])
+    cut_burst(s, transfers, runs, port, now_ps)
+    schedule_grant(s, bus, write, now_ps)
+    if s[port + PT_VALID] and s[port + PT_WRITE] != write:
+        offer(s, port, now_ps)
+
+
+@njit
+def send(s: Words, stream: int, burst: int, arrive_ps: int) -> None:
+    """Put a granted burst on its way; a stream's bursts reach the memory side in order."""
+    s[burst + AX_ARRIVE] = arrive_ps
+    n = s[stream + ST_FIFO_N]
+    at = s[stream + ST_FIFO_HEAD] + n
+    limit = s[stream + ST_LIMIT]
+    s[s[stream + ST_FIFO] + (at - limit if at >= limit else at)] = burst
+    s[stream + ST_FIFO_N] = n + 1
+    if n == 0:
+        set_time(s, s[stream + ST_ENTITY], arrive_ps)
+
+
+@njit
+def release(
+    s: Words, transfers: Words, out: Words, stream: int, burst: int, done_ps: int, now_ps: int
+) -> None:
+    """The burst is over for its port at `done_ps`: give back its credit, maybe end the transfer."""
+    done_ps = max(done_ps, s[stream + ST_LAST_RELEASE])
+    s[stream + ST_LAST_RELEASE] = done_ps
+    s[burst + AX_NEXT] = s[stream + ST_FREE_BURST]
+    s[stream + ST_FREE_BURST] = burst
+    at = s[stream + ST_RELEASE_HEAD] + s[stream + ST_RELEASE_N]
+    limit = s[stream + ST_LIMIT]
+    s[s[stream + ST_RELEASES] + (at - limit if at >= limit else at)] = done_ps
+    s[stream + ST_RELEASE_N] += 1
+    tid = s[burst + AX_TID]
+    transfers[tid * TRANSFER_WORDS + TR_LEFT] -= 1
+    if transfers[tid * TRANSFER_WORDS + TR_LEFT] == 0 and transfers[tid * TRANSFER_WORDS + TR_ALL_CUT]:
+        transfers[tid * TRANSFER_WORDS + TR_DONE] = done_ps
+        n = s[H_OUT]
+        out[2 * n], out[2 * n + 1] = done_ps, tid
+        s[H_OUT] = n + 1
+        s[H_UNFINISHED] -= 1
+        s[H_FIRST_DONE] = min(s[H_FIRST_DONE], done_ps)
+    port = s[stream + ST_PORT]
+    if s[port + PT_WRITE] == s[stream + ST_WRITE]:
+        offer(s, port, now_ps)
+
+
+@njit
+def comes_before(s: Words, a: int, b: int) -> bool:
+    """Order of completed bursts on the way back: time, port, burst number."""
+    if s[a + AX_LAST] != s[b + AX_LAST]:
+        return s[a + AX_LAST] < s[b + AX_LAST]
+    if s[a + AX_PORT] != s[b + AX_PORT]:
+        return s[a + AX_PORT] < s[b + AX_PORT]
+    if s[a + AX_STREAM] != s[b + AX_STREAM]:
+        return s[a + AX_STREAM] < s[b + AX_STREAM]
+    return s[a + AX_SEQ] < s[b + AX_SEQ]
+
+
+@njit
+def push_return(s: Words, burst: int) -> None:
+    """All parts of a burst are known: it reaches the bus at AX_LAST."""
+    bus = s[s[burst + AX_PORT] + PT_BUS]
+    heap, at = s[bus + BS_HEAP], s[bus + BS_HEAP_N]
+    s[bus + BS_HEAP_N] = at + 1
+    while at > 0:
+        parent = (at - 1) >> 1
+        if not comes_before(s, burst, s[heap + parent]):
+            break
+        s[heap + at] = s[heap + parent]
+        at = parent
+    s[heap + at] = burst
+    set_time(s, s[bus + BS_ID], s[s[heap] + AX_LAST])
+
+
+@njit
+def pop_return(s: Words, bus: int) -> int:
+    """Take the first completed burst off the heap."""
+    heap, n = s[bus + BS_HEAP], s[bus + BS_HEAP_N] - 1
+    s[bus + BS_HEAP_N] = n
+    first, last = s[heap], s[heap + n]
+    at = 0
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and comes_before(s, s[heap + child + 1], s[heap + child]):
+            child += 1
+        if not comes_before(s, s[heap + child], last):
+            break
+        s[heap + at] = s[heap + child]
+        at = child
+    s[heap + at] = last
+    set_time(s, s[bus + BS_ID], s[s[heap] + AX_LAST] if n > 0 else NEVER)
+    return first
+
+
+@njit
+def deliver(s: Words, transfers: Words, out: Words, bus: int, now_ps: int) -> None:
+    """Bring one completed burst back to its port: data beats of a read, response of a write."""
+    burst = pop_return(s, bus)
+    stream, port = s[burst + AX_STREAM], s[burst + AX_PORT]
+    pnum, pden = s[port + PT_NUM], s[port + PT_DEN]
+    if s[stream + ST_WRITE]:
+        done = edge_ps(pnum, pden, next_cycle(pnum, pden, now_ps))
+        release(s, transfers, out, stream, burst, done, now_ps)
+        return
+    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
+    first = next_cycle(num, den, s[burst + AX_FIRST])
+    last = next_cycle(num, den, now_ps)
+    beats = s[burst + AX_BEATS]
+    end = max(max(s[bus + BS_DATA_FREE + READ], first) + beats, last + 1)
+    s[bus + BS_DATA_FREE + READ] = end
+    rate = s[port + PT_RATE]
+    size = s[burst + AX_END] - s[burst + AX_ADDR]
+    start = max(s[port + PT_READ_FREE], next_cycle(pnum, pden, edge_ps(num, den, end - beats)))
+    finish = start + (size + rate - 1) // rate
+    finish = max(finish, next_cycle(pnum, pden, edge_ps(num, den, end)))
+    s[port + PT_READ_FREE] = finish
+    release(s, transfers, out, stream, burst, edge_ps(pnum, pden, finish), now_ps)

@@ -1,0 +1,1 @@
+"""DRAM: timing tables, address maps and the FR-FCFS controller."""

@@ -1,0 +1,360 @@
+"""FR-FCFS controller of one DRAM channel (compiled).
+
+`plan` finds the command the controller issues next and its cycle; time between is skipped, because
+nothing can become ready in it. Order at a cycle: requests whose row was opened for them (active
+list), the refresh list, the read queue or, in write mode, the write queue; inside a list the
+oldest whose next command is ready. A precharge never goes to a bank of the active list and, with
+row hits first, not to one with an older queued hit. A channel with separate row and column command
+buses (HBM) issues one command on each per cycle. Policy: reference/dram/README.md.
+"""
+
+from __future__ import annotations
+
+from npusim.memory.dram import refresh
+from npusim.memory.dram.commands import activate, close, column, precharge, record
+from npusim.memory.dram.queues import bank_changed, unlink
+from npusim.memory.jit import njit
+from npusim.memory.layout import (
+    BK_ACTIVE,
+    BK_GROUP,
+    BK_ID,
+    BK_PC,
+    BK_PRE_OK,
+    BK_QUEUE,
+    BK_RANK,
+    BK_RD_OK,
+    BK_ROW,
+    BK_WR_OK,
+    CH_ACT2_AT,
+    CH_ACT2_BANK,
+    CH_ACTIVE,
+    CH_ACTIVE_N,
+    CH_BUSY,
+    CH_BUSY_N,
+    CH_COL_OK,
+    CH_FREE_REQ,
+    CH_HELD,
+    CH_HIGH,
+    CH_LOW,
+    CH_MEM,
+    CH_MODE_AT,
+    CH_MODE_BEFORE,
+    CH_N_CAS,
+    CH_N_CONFLICT,
+    CH_N_HIT,
+    CH_N_MISS,
+    CH_NEW,
+    CH_NEW_AT,
+    CH_PLAN_CMD,
+    CH_PLAN_COL,
+    CH_PLAN_COL_T,
+    CH_PLAN_KEY,
+    CH_PLAN_ROW,
+    CH_PLAN_ROW_T,
+    CH_QUEUED,
+    CH_REF_PENDING,
+    CH_ROW_OK,
+    CH_SEQ,
+    CH_WRITE_MODE,
+    CLASS_CONFLICT,
+    CLASS_HIT,
+    CLASS_MISS,
+    CLASS_NEW,
+    CMD_ACT,
+    CMD_ACT2,
+    CMD_CAS,
+    CMD_PRE,
+    CMD_REFAB,
+    CMD_REFPB,
+    GP_RD_OK,
+    GP_WR_OK,
+    NEVER,
+    NO_CYCLE,
+    NONE,
+    PC_HELD,
+    Q_COL,
+    Q_COL_GROUP,
+    Q_COL_RANK,
+    Q_COL_SEQ,
+    Q_HIT,
+    Q_IS_ACT,
+    Q_OTHER,
+    Q_ROW,
+    Q_ROW_GROUP,
+    Q_ROW_RANK,
+    Q_ROW_SEQ,
+    QUEUE_WORDS,
+    READ,
+    RK_RD_OK,
+    RK_WCK_END,
+    RK_WR_OK,
+    RQ_BANK,
+    RQ_CLASS,
+    RQ_NEXT,
+    RQ_QUEUED,
+    RQ_ROW,
+    RQ_SEQ,
+    RQ_TID,
+    RQ_WRITE,
+    T_AAD,
+    T_CLOSED,
+    T_DUAL,
+    T_ODD,
+    T_RP,
+    T_WCK,
+    TR_ACCESSES,
+    TR_CONFLICTS,
+    TR_HITS,
+    TR_MISSES,
+    TRANSFER_WORDS,
+    WRITE,
+    Words,
+)
+
+RANK_REFRESH = 1 << 54  # order of lists at one cycle; below it, age decides
+RANK_QUEUE = 2 << 54
+RANK_LAST = 3 << 54
+AGE_BITS = 20
+AGE_LIMIT = 1 << AGE_BITS  # requests older than this many others tie in age
+NO_KEY = 1 << 62
+
+
+@njit
+def column_ok(s: Words, bank: int, write: int) -> int:
+    """First cycle at which the open row's bank, group and rank accept a column command."""
+    group, rank = s[bank + BK_GROUP], s[bank + BK_RANK]
+    if write:
+        return max(max(s[bank + BK_WR_OK], s[group + GP_WR_OK]), s[rank + RK_WR_OK])
+    return max(max(s[bank + BK_RD_OK], s[group + GP_RD_OK]), s[rank + RK_RD_OK])
+
+
+@njit
+def set_write_mode(s: Words, ch: int, now: int) -> None:
+    """Enter write mode on a full write or empty read queue, leave it when drained and reads wait.
+
+    Requests accepted at `now` itself are not seen yet. The mode before is kept, because a request
+    may still be accepted for the cycle before the one that is planned.
+    """
+    reads, writes = s[ch + CH_QUEUED + READ], s[ch + CH_QUEUED + WRITE]
+    if s[ch + CH_NEW_AT] == now:
+        reads -= s[ch + CH_NEW + READ]
+        writes -= s[ch + CH_NEW + WRITE]
+    if s[ch + CH_MODE_AT] != now:
+        s[ch + CH_MODE_AT], s[ch + CH_MODE_BEFORE] = now, s[ch + CH_WRITE_MODE]
+    if s[ch + CH_WRITE_MODE]:
+        if writes < s[ch + CH_LOW] and reads > 0:
+            s[ch + CH_WRITE_MODE] = 0
+    elif writes > s[ch + CH_HIGH] or reads == 0:
+        s[ch + CH_WRITE_MODE] = 1
+
+
+@njit
+def plan(s: Words, ch: int, now: int) -> int:
+    """Choose the next command at or after cycle `now`; returns its cycle."""
+    mem = s[ch + CH_MEM]
+    odd = s[mem + T_ODD]
+    col_from = max(now, s[ch + CH_COL_OK]) | odd
+    row_from = max(now, s[ch + CH_ROW_OK])
+    s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T] = NEVER, NEVER
+    col_t, col_key, col = NEVER, NEVER, NONE
+    for i in range(s[ch + CH_ACTIVE_N]):
+        req = s[s[ch + CH_ACTIVE] + i]
+        t = max(column_ok(s, s[req + RQ_BANK], s[req + RQ_WRITE]) | odd, col_from)
+        if t < col_t or (t == col_t and s[req + RQ_SEQ] < col_key):
+            col_t, col_key, col = t, s[req + RQ_SEQ], req
+    if col_t == now and s[mem + T_DUAL] == 0 and s[ch + CH_ACT2_AT] == NONE:
+        return plan_column_only(s, ch, col_t, col, col_key)
+    s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_COL], s[ch + CH_PLAN_KEY] = col_t, col, col_key
+    if s[ch + CH_REF_PENDING] > 0:
+        t, command, target = refresh.next_command(s, ch, row_from)
+        if command == CMD_REFAB or command == CMD_REFPB:
+            t |= odd
+        if t < NEVER:
+            s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_ROW], s[ch + CH_PLAN_CMD] = t, target, command
+        row_key = RANK_REFRESH
+    else:
+        if col_t > now:
+            set_write_mode(s, ch, now)
+        row_key = plan_queue(s, ch, col_from, row_from, odd)
+    if s[ch + CH_ACT2_AT] != NONE:
+        row_key = plan_second_activate(s, ch, now, row_key)
+    return settle(s, ch, mem, row_key)
+
+
+@njit
+def plan_column_only(s: Words, ch: int, cycle: int, req: int, key: int) -> int:
+    """A request of the active list is ready now on a single command bus: nothing comes before."""
+    s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_COL], s[ch + CH_PLAN_KEY] = cycle, req, key
+    return cycle
+
+
+@njit
+def plan_queue(s: Words, ch: int, col_from: int, row_from: int, odd: int) -> int:
+    """Best column and row command of the queue in service; returns the row command's order key.
+
+    Cycle and age are packed into one word: one comparison without a branch per candidate.
+    """
+    write = s[ch + CH_WRITE_MODE]
+    base = s[ch + CH_SEQ] - AGE_LIMIT
+    no_act = s[ch + CH_ACT2_AT] != NONE
+    best_col, best_row, col_q, row_q = NO_KEY, NO_KEY, NONE, NONE
+    queues = s[ch + CH_BUSY + write]
+    for i in range(s[ch + CH_BUSY_N + write]):
+        q = s[queues + i]
+        t = max(max(s[q + Q_COL], s[s[q + Q_COL_GROUP]]), max(s[s[q + Q_COL_RANK]], col_from))
+        key = ((t | odd) << AGE_BITS) + max(0, s[q + Q_COL_SEQ] - base)
+        if key < best_col:
+            best_col, col_q = key, q
+        t = max(max(s[q + Q_ROW], s[s[q + Q_ROW_GROUP]]), max(s[s[q + Q_ROW_RANK]], row_from))
+        is_act = s[q + Q_IS_ACT]
+        if no_act and is_act:
+            t = NO_CYCLE
+        key = ((t | (odd & is_act)) << AGE_BITS) + max(0, s[q + Q_ROW_SEQ] - base)
+        if key < best_row:
+            best_row, row_q = key, q
+    t = best_col >> AGE_BITS
+    if t < NO_CYCLE and t < s[ch + CH_PLAN_COL_T]:
+        s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_COL] = t, s[col_q + Q_HIT]
+        s[ch + CH_PLAN_KEY] = RANK_QUEUE + s[col_q + Q_COL_SEQ]
+    t = best_row >> AGE_BITS
+    if t >= NO_CYCLE:
+        return NEVER
+    s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_ROW] = t, s[row_q + Q_OTHER]
+    s[ch + CH_PLAN_CMD] = CMD_ACT if s[row_q + Q_IS_ACT] else CMD_PRE
+    return RANK_QUEUE + s[row_q + Q_ROW_SEQ]
+
+
+@njit
+def plan_second_activate(s: Words, ch: int, now: int, row_key: int) -> int:
+    """LPDDR5 ACT2: issued when nothing else is ready, first of all when its deadline is near."""
+    mem = s[ch + CH_MEM]
+    t = max(now, s[ch + CH_ROW_OK])
+    deadline = s[ch + CH_ACT2_AT] + s[mem + T_AAD] - 1
+    if t >= deadline:
+        s[ch + CH_PLAN_COL_T] = max(s[ch + CH_PLAN_COL_T], t + 1)
+        s[ch + CH_PLAN_ROW_T] = NEVER
+    if t < s[ch + CH_PLAN_ROW_T]:
+        s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_CMD] = t, CMD_ACT2
+        return RANK_LAST
+    return row_key
+
+
+@njit
+def settle(s: Words, ch: int, mem: int, row_key: int) -> int:
+    """On a single command bus keep the better of both commands; returns the cycle of the next."""
+    col_t, row_t = s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T]
+    if s[mem + T_DUAL] == 0 and col_t < NEVER and row_t < NEVER:
+        if col_t < row_t or (col_t == row_t and s[ch + CH_PLAN_KEY] < row_key):
+            s[ch + CH_PLAN_ROW_T] = NEVER
+        else:
+            s[ch + CH_PLAN_COL_T] = NEVER
+    return min(col_t, row_t)
+
+
+@njit
+def classify(s: Words, transfers: Words, ch: int, req: int, kind: int) -> None:
+    """Count a request once, by what its first command found."""
+    if s[req + RQ_CLASS] != CLASS_NEW:
+        return
+    s[req + RQ_CLASS] = kind
+    tid = s[req + RQ_TID]
+    if kind == CLASS_HIT:
+        s[ch + CH_N_HIT] += 1
+    elif kind == CLASS_MISS:
+        s[ch + CH_N_MISS] += 1
+    else:
+        s[ch + CH_N_CONFLICT] += 1
+    if tid >= 0:
+        transfers[tid * TRANSFER_WORDS + TR_ACCESSES] += 1
+        at = TR_HITS if kind == CLASS_HIT else (TR_MISSES if kind == CLASS_MISS else TR_CONFLICTS)
+        transfers[tid * TRANSFER_WORDS + at] += 1
+
+
+@njit
+def issue_row(s: Words, transfers: Words, log: Words, ch: int, cycle: int) -> None:
+    """Issue the planned row command."""
+    command, target = s[ch + CH_PLAN_CMD], s[ch + CH_PLAN_ROW]
+    mem = s[ch + CH_MEM]
+    if command == CMD_ACT2:
+        s[ch + CH_ACT2_AT] = NONE
+        s[ch + CH_ROW_OK], s[ch + CH_COL_OK] = cycle + 1, cycle + 1
+        record(s, log, ch, cycle, CMD_ACT2, s[s[ch + CH_ACT2_BANK] + BK_ID], NONE)
+    elif s[ch + CH_REF_PENDING] > 0:
+        refresh.issue(s, log, ch, command, target, cycle)
+    elif command == CMD_ACT:
+        bank, write = s[target + RQ_BANK], s[target + RQ_WRITE]
+        classify(s, transfers, ch, target, CLASS_MISS)
+        unlink(s, ch, bank, target, write)
+        activate(s, log, ch, bank, s[target + RQ_ROW], cycle)
+        s[bank + BK_ACTIVE] = target
+        bank_changed(s, ch, bank, True)
+        s[s[ch + CH_ACTIVE] + s[ch + CH_ACTIVE_N]] = target
+        s[ch + CH_ACTIVE_N] += 1
+        if s[mem + T_AAD]:
+            s[ch + CH_ACT2_AT], s[ch + CH_ACT2_BANK] = cycle, bank
+    else:
+        classify(s, transfers, ch, target, CLASS_CONFLICT)
+        precharge(s, log, ch, s[target + RQ_BANK], cycle)
+
+
+@njit
+def row_still_ready(s: Words, ch: int, cycle: int) -> bool:
+    """Whether the planned row command may share its cycle with the column command just issued."""
+    if s[ch + CH_PLAN_ROW_T] > cycle:
+        return False
+    if s[ch + CH_REF_PENDING] > 0 or s[ch + CH_PLAN_CMD] == CMD_ACT:
+        return s[ch + CH_REF_PENDING] == 0
+    bank = s[s[ch + CH_PLAN_ROW] + RQ_BANK]
+    return s[bank + BK_PRE_OK] <= cycle
+
+
+@njit
+def issue_column(s: Words, transfers: Words, log: Words, ch: int, cycle: int) -> tuple[int, int]:
+    """Issue the planned column command; returns (request, cycle of RD or WR) and frees nothing."""
+    req, mem = s[ch + CH_PLAN_COL], s[ch + CH_MEM]
+    bank, write = s[req + RQ_BANK], s[req + RQ_WRITE]
+    if s[mem + T_WCK] and cycle >= s[s[bank + BK_RANK] + RK_WCK_END]:
+        record(s, log, ch, cycle, CMD_CAS, s[bank + BK_ID], NONE)
+        s[ch + CH_N_CAS] += 1
+        cycle += 1
+    classify(s, transfers, ch, req, CLASS_HIT)
+    if s[req + RQ_QUEUED]:
+        unlink(s, ch, bank, req, write)
+    else:
+        leave_active(s, ch, bank, req)
+    column(s, log, ch, bank, write, cycle)
+    if s[mem + T_CLOSED] and no_hit_queued(s, bank):
+        # auto precharge: starts by itself once tRAS and tRTP or tWR are over
+        close(s, ch, bank, s[bank + BK_PRE_OK], s[mem + T_RP])
+    bank_changed(s, ch, bank, s[bank + BK_ROW] == NONE)
+    return req, cycle
+
+
+@njit
+def no_hit_queued(s: Words, bank: int) -> bool:
+    """Whether neither queue holds a request to the open row."""
+    q = bank + BK_QUEUE
+    return s[q + Q_HIT] == NONE and s[q + QUEUE_WORDS + Q_HIT] == NONE
+
+
+@njit
+def leave_active(s: Words, ch: int, bank: int, req: int) -> None:
+    """Remove a request from the active list, keeping its order."""
+    s[bank + BK_ACTIVE] = NONE
+    at, n = s[ch + CH_ACTIVE], s[ch + CH_ACTIVE_N] - 1
+    i = 0
+    while s[at + i] != req:
+        i += 1
+    while i < n:
+        s[at + i] = s[at + i + 1]
+        i += 1
+    s[ch + CH_ACTIVE_N] = n
+
+
+@njit
+def free_request(s: Words, ch: int, req: int) -> None:
+    """Return a served request to the channel's pool."""
+    s[req + RQ_NEXT] = s[ch + CH_FREE_REQ]
+    s[ch + CH_FREE_REQ] = req
+    s[ch + CH_HELD] -= 1
+    s[s[s[req + RQ_BANK] + BK_PC] + PC_HELD] -= 1

@@ -1,0 +1,163 @@
+"""Per-bank request queues in arrival order, with the oldest row hit and other request at hand.
+
+All requests of one bank that need the same command are ready together, so the scheduler looks at
+two requests per bank and direction at most: the oldest hit (a column command) and the oldest that
+is none (ACT or PRE). `renew` keeps what the scheduler must know of them in the queue's own words.
+"""
+
+from __future__ import annotations
+
+from npusim.memory.jit import njit
+from npusim.memory.layout import (
+    BK_ACT_OK,
+    BK_ACTIVE,
+    BK_GROUP,
+    BK_PRE_OK,
+    BK_QUEUE,
+    BK_RANK,
+    BK_RD_OK,
+    BK_ROW,
+    BK_WR_OK,
+    CH_BUSY,
+    CH_BUSY_N,
+    CH_MEM,
+    CH_QUEUED,
+    GP_ACT_OK,
+    H_ZERO,
+    NO_CYCLE,
+    NONE,
+    Q_COL,
+    Q_COL_SEQ,
+    Q_HEAD,
+    Q_HIT,
+    Q_IS_ACT,
+    Q_OTHER,
+    Q_POSITION,
+    Q_ROW,
+    Q_ROW_GROUP,
+    Q_ROW_RANK,
+    Q_ROW_SEQ,
+    Q_TAIL,
+    QUEUE_WORDS,
+    RK_ACT_OK,
+    RK_PRE_OK,
+    RQ_ARRIVE,
+    RQ_NEXT,
+    RQ_PREV,
+    RQ_QUEUED,
+    RQ_ROW,
+    RQ_SEQ,
+    T_ROW_HIT_FIRST,
+    Words,
+)
+
+
+@njit
+def append(s: Words, ch: int, bank: int, req: int, write: int) -> None:
+    """Put the youngest request at the tail of its bank's queue."""
+    q = bank + BK_QUEUE + QUEUE_WORDS * write
+    tail = s[q + Q_TAIL]
+    s[req + RQ_NEXT] = NONE
+    s[req + RQ_PREV] = tail
+    s[req + RQ_QUEUED] = 1
+    if tail == NONE:
+        s[q + Q_HEAD] = req
+        n = s[ch + CH_BUSY_N + write]
+        s[s[ch + CH_BUSY + write] + n] = q
+        s[q + Q_POSITION] = n
+        s[ch + CH_BUSY_N + write] = n + 1
+    else:
+        s[tail + RQ_NEXT] = req
+    s[q + Q_TAIL] = req
+    s[ch + CH_QUEUED + write] += 1
+    kind = Q_HIT if s[req + RQ_ROW] == s[bank + BK_ROW] else Q_OTHER
+    if s[q + kind] == NONE:
+        s[q + kind] = req
+        renew(s, ch, bank, q, write)
+
+
+@njit
+def find(s: Words, bank: int, req: int, hit: bool) -> int:
+    """First request from `req` on that is (not) to the open row, or NONE."""
+    row = s[bank + BK_ROW]
+    while req != NONE and (s[req + RQ_ROW] == row) != hit:
+        req = s[req + RQ_NEXT]
+    return req
+
+
+@njit
+def unlink(s: Words, ch: int, bank: int, req: int, write: int) -> None:
+    """Take a request out of its bank's queue; the caller renews the candidates."""
+    q = bank + BK_QUEUE + QUEUE_WORDS * write
+    before, after = s[req + RQ_PREV], s[req + RQ_NEXT]
+    if s[q + Q_HIT] == req:
+        s[q + Q_HIT] = find(s, bank, after, True)
+    elif s[q + Q_OTHER] == req:
+        s[q + Q_OTHER] = find(s, bank, after, False)
+    if before == NONE:
+        s[q + Q_HEAD] = after
+    else:
+        s[before + RQ_NEXT] = after
+    if after == NONE:
+        s[q + Q_TAIL] = before
+    else:
+        s[after + RQ_PREV] = before
+    s[req + RQ_QUEUED] = 0
+    s[ch + CH_QUEUED + write] -= 1
+    if before == NONE and after == NONE:
+        leave_busy(s, ch, q, write)
+
+
+@njit
+def leave_busy(s: Words, ch: int, q: int, write: int) -> None:
+    """Remove a queue that ran empty from the busy ones (the last of them fills the gap)."""
+    queues = s[ch + CH_BUSY + write]
+    n = s[ch + CH_BUSY_N + write] - 1
+    last = s[queues + n]
+    at = s[q + Q_POSITION]
+    s[queues + at] = last
+    s[last + Q_POSITION] = at
+    s[ch + CH_BUSY_N + write] = n
+
+
+@njit
+def bank_changed(s: Words, ch: int, bank: int, row_changed: bool) -> None:
+    """Bring both queues' candidates up to date after a command to their bank."""
+    row = s[bank + BK_ROW]
+    for write in range(2):
+        q = bank + BK_QUEUE + QUEUE_WORDS * write
+        head = s[q + Q_HEAD]
+        if head == NONE:
+            continue
+        if row_changed:
+            s[q + Q_HIT] = NONE if row == NONE else find(s, bank, head, True)
+            s[q + Q_OTHER] = head if row == NONE else find(s, bank, head, False)
+        renew(s, ch, bank, q, write)
+
+
+@njit
+def renew(s: Words, ch: int, bank: int, q: int, write: int) -> None:
+    """Work out the column and the row candidate of one queue."""
+    hit, other, row = s[q + Q_HIT], s[q + Q_OTHER], s[bank + BK_ROW]
+    s[q + Q_COL], s[q + Q_ROW] = NO_CYCLE, NO_CYCLE
+    if hit != NONE:
+        ok = s[bank + (BK_WR_OK if write else BK_RD_OK)]
+        s[q + Q_COL] = max(ok, s[hit + RQ_ARRIVE] + 1)
+        s[q + Q_COL_SEQ] = s[hit + RQ_SEQ]
+    if other == NONE:
+        return
+    seq, arrived = s[other + RQ_SEQ], s[other + RQ_ARRIVE] + 1
+    s[q + Q_ROW_SEQ] = seq
+    if row == NONE:
+        s[q + Q_ROW] = max(s[bank + BK_ACT_OK], arrived)
+        s[q + Q_ROW_GROUP] = s[bank + BK_GROUP] + GP_ACT_OK
+        s[q + Q_ROW_RANK] = s[bank + BK_RANK] + RK_ACT_OK
+        s[q + Q_IS_ACT] = 1
+        return
+    if s[bank + BK_ACTIVE] != NONE:
+        return
+    if hit != NONE and s[s[ch + CH_MEM] + T_ROW_HIT_FIRST] and s[hit + RQ_SEQ] < seq:
+        return
+    s[q + Q_ROW] = max(s[bank + BK_PRE_OK], arrived)
+    s[q + Q_ROW_GROUP], s[q + Q_ROW_RANK] = H_ZERO, s[bank + BK_RANK] + RK_PRE_OK
+    s[q + Q_IS_ACT] = 0

@@ -1,0 +1,64 @@
+"""One typed door to numba: compiled lazily, cached on disk, stale caches impossible.
+
+numba keys a cached function by the file that defines it and misses edits in the functions it
+calls. `entry` therefore stamps its cache with the content of the whole memory package. Only the
+few functions that Python calls are entries; the others compile into them. The stock locator keeps
+the cache beside the source or, in a read-only install, in the user's cache directory
+(`NUMBA_CACHE_DIR` overrides both); files appear by atomic rename, so N workers may start at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numba
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@cache
+def source_hash() -> str:
+    """SHA-256 of every source file of the memory package, in hexadecimal."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def njit(function: F) -> F:
+    """Compile for use inside other compiled functions; not cached by itself."""
+    compiled: F = numba.njit(nogil=True, error_model="numpy")(function)
+    return compiled
+
+
+def entry(function: F) -> F:
+    """Compile a function that Python calls; cached until any source of the package changes."""
+    compiled: F = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if index is not None:  # the stamp is private to numba; without it the stock check remains
+        index._source_stamp = source_hash()
+    return compiled
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def words_at(_context: Any, _address: Any) -> Any:
+    """View an address as unchecked int64 words.
+
+    Inside the kernel tables travel as bare pointers: numba's array views cost seven words per call,
+    reference counts and a sign check per index.
+    """
+    pointer = numba.types.CPointer(numba.types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return pointer(numba.types.int64), generate

@@ -1,0 +1,182 @@
+"""The event loop over all buses, streams and channels in one global time order (compiled).
+
+Entities, in the order that breaks ties at one picosecond: data returning on each bus, read grants,
+write grants, arrivals at memory per port and direction, DRAM channels.
+"""
+
+from __future__ import annotations
+
+from npusim.memory.axi import cut_burst, deliver, grant, offer
+from npusim.memory.clocking import edge_ceil_ps, first_entity, get_time
+from npusim.memory.dram.channel import look_ahead, step
+from npusim.memory.dram.controller import free_request
+from npusim.memory.ingress import enter, refill, serve_column
+from npusim.memory.jit import entry, njit, words_at
+from npusim.memory.layout import (
+    BUS_WORDS,
+    CH_DEN,
+    CH_MEM,
+    CH_NOW,
+    CH_NUM,
+    CHANNEL_WORDS,
+    H_BUSES,
+    H_CHANNELS,
+    H_CLOCK,
+    H_FIRST_DONE,
+    H_LAST_WRITE,
+    H_MEMS,
+    H_NUM_BUSES,
+    H_NUM_PORTS,
+    H_OUT,
+    H_PORTS,
+    H_RUN_FREE,
+    H_UNFINISHED,
+    MEM_WORDS,
+    NEVER,
+    NONE,
+    PORT_WORDS,
+    PT_HEAD,
+    PT_NODE,
+    PT_OFFSET,
+    PT_ROW,
+    PT_STREAMS,
+    PT_TAIL,
+    PT_VALID,
+    RN_BASE,
+    RN_NEXT,
+    RQ_TID,
+    RQ_WRITE,
+    RUN_WORDS,
+    STREAM_WORDS,
+    T_WL,
+    TR_MEM,
+    TR_NEXT,
+    TR_NODE,
+    TR_PORT,
+    TR_SUBMIT,
+    TR_WRITE,
+    TRANSFER_WORDS,
+    Words,
+)
+
+
+@njit
+def step_channel(s: Words, transfers: Words, out: Words, log: Words, ch: int, now_ps: int) -> None:
+    """One decision of a DRAM channel with everything that follows at the same time."""
+    cycle = s[ch + CH_NOW]
+    req, at = step(s, transfers, log, ch)
+    if req != NONE:
+        write, tid = s[req + RQ_WRITE], s[req + RQ_TID]
+        port = NONE
+        if tid != NONE:
+            port = s[H_PORTS] + transfers[tid * TRANSFER_WORDS + TR_PORT] * PORT_WORDS
+        serve_column(s, ch, req, at, write, port)
+        if write:
+            note_written(s, ch, at)
+        free_request(s, ch, req)
+    refill(s, transfers, out, log, ch, now_ps)
+    look_ahead(s, ch, cycle)
+
+
+@njit
+def note_written(s: Words, ch: int, cycle: int) -> None:
+    """Keep the time of the last write that reached its cells' sense amplifiers."""
+    mem = s[ch + CH_MEM]
+    at = edge_ceil_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle + s[mem + T_WL])
+    s[H_LAST_WRITE] = max(s[H_LAST_WRITE], at)
+
+
+@njit
+def dispatch(
+    s: Words, transfers: Words, runs: Words, out: Words, log: Words, entity: int, now_ps: int
+) -> None:
+    """Let one entity act at its time."""
+    buses = s[H_NUM_BUSES]
+    streams = 2 * s[H_NUM_PORTS]
+    if entity >= 3 * buses + streams:
+        ch = s[H_CHANNELS] + (entity - 3 * buses - streams) * CHANNEL_WORDS
+        step_channel(s, transfers, out, log, ch, now_ps)
+    elif entity >= 3 * buses:
+        number = entity - 3 * buses
+        port = s[H_PORTS] + (number >> 1) * PORT_WORDS
+        enter(s, transfers, out, log, s[port + PT_STREAMS] + (number & 1) * STREAM_WORDS, now_ps)
+    elif entity >= buses:
+        write = 1 if entity >= 2 * buses else 0
+        bus = s[H_BUSES] + (entity - buses * (1 + write)) * BUS_WORDS
+        grant(s, transfers, runs, bus, write, now_ps)
+    else:
+        deliver(s, transfers, out, s[H_BUSES] + entity * BUS_WORDS, now_ps)
+
+
+@entry
+def advance(
+    state_at: int, transfers_at: int, runs_at: int, out_at: int, log_at: int, horizon_ps: int
+) -> int:
+    """Act on every event before the horizon and before the first completion found on the way.
+
+    Takes addresses of the tables. Returns the number of completions in `out`: (ps, transfer).
+    """
+    s, transfers, runs = words_at(state_at), words_at(transfers_at), words_at(runs_at)
+    return run(s, transfers, runs, words_at(out_at), words_at(log_at), horizon_ps)
+
+
+@njit
+def run(s: Words, transfers: Words, runs: Words, out: Words, log: Words, horizon_ps: int) -> int:
+    """`advance` on tables."""
+    s[H_OUT] = 0
+    s[H_FIRST_DONE] = NEVER
+    while True:
+        entity = first_entity(s)
+        now_ps = get_time(s, entity)
+        if now_ps >= horizon_ps or now_ps >= s[H_FIRST_DONE] or now_ps >= NEVER:
+            return s[H_OUT]
+        s[H_CLOCK] = now_ps
+        dispatch(s, transfers, runs, out, log, entity, now_ps)
+
+
+@entry
+def submit(
+    state_at: int, transfers_at: int, runs_at: int, new_runs_at: int, num_runs: int, tid: int,
+    now_ps: int, port_id: int, mem_id: int, write: int,
+) -> None:  # fmt: skip
+    """Append a transfer to its port's list. The caller has made room in both tables."""
+    s, transfers, runs = words_at(state_at), words_at(transfers_at), words_at(runs_at)
+    add_transfer(
+        s, transfers, runs, words_at(new_runs_at), num_runs, tid, now_ps, port_id, mem_id, write
+    )
+
+
+@njit
+def add_transfer(
+    s: Words, transfers: Words, runs: Words, new_runs: Words, num_runs: int, tid: int,
+    now_ps: int, port_id: int, mem_id: int, write: int,
+) -> None:  # fmt: skip
+    """`submit` on tables."""
+    first, last = NONE, NONE
+    for i in range(num_runs):
+        node = s[H_RUN_FREE]
+        s[H_RUN_FREE] = runs[node * RUN_WORDS + RN_NEXT]
+        for k in range(4):
+            runs[node * RUN_WORDS + RN_BASE + k] = new_runs[4 * i + k]
+        runs[node * RUN_WORDS + RN_NEXT] = NONE
+        if first == NONE:
+            first = node
+        else:
+            runs[last * RUN_WORDS + RN_NEXT] = node
+        last = node
+    for k in range(TRANSFER_WORDS):
+        transfers[tid * TRANSFER_WORDS + k] = 0
+    transfers[tid * TRANSFER_WORDS + TR_PORT], transfers[tid * TRANSFER_WORDS + TR_WRITE] = port_id, write
+    transfers[tid * TRANSFER_WORDS + TR_MEM] = s[H_MEMS] + mem_id * MEM_WORDS
+    transfers[tid * TRANSFER_WORDS + TR_SUBMIT], transfers[tid * TRANSFER_WORDS + TR_NODE], transfers[tid * TRANSFER_WORDS + TR_NEXT] = now_ps, first, NONE
+    s[H_UNFINISHED] += 1
+    port = s[H_PORTS] + port_id * PORT_WORDS
+    if s[port + PT_TAIL] != NONE:
+        transfers[s[port + PT_TAIL] * TRANSFER_WORDS + TR_NEXT] = tid
+        s[port + PT_TAIL] = tid
+        return
+    s[port + PT_HEAD], s[port + PT_TAIL], s[port + PT_NODE] = tid, tid, first
+    s[port + PT_ROW], s[port + PT_OFFSET] = 0, 0
+    if s[port + PT_VALID] == 0:
+        cut_burst(s, transfers, runs, port, now_ps)
+        offer(s, port, now_ps)

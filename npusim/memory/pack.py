@@ -1,0 +1,241 @@
+"""Builds the packed state buffer of `layout` from the configuration."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
+from npusim.memory.dram.address_map import segments
+from npusim.memory.dram.timing import spacings
+from npusim.memory.specs import DramConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from npusim.memory.specs import BusConfig, PortConfig, SramConfig
+
+LONG_AGO = -(1 << 40)
+
+
+class Packer:
+    """Grows a list of words; objects are appended and linked by index."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = [0] * L.HEADER_WORDS
+
+    def block(self, words: int, fill: int = 0) -> int:
+        """Append a block and return its index."""
+        at = len(self.words)
+        self.words.extend([fill] * words)
+        return at
+
+    def put(self, base: int, **fields: int) -> None:
+        """Set words of an object by field name of `layout`."""
+        for name, value in fields.items():
+            self.words[base + getattr(L, name)] = int(value)
+
+    def clock(self, base: int, prefix: str, period: Fraction) -> None:
+        """Store a clock period as numerator and denominator."""
+        num, den = period.numerator, period.denominator
+        self.put(base, **{f"{prefix}_NUM": num, f"{prefix}_DEN": den})
+
+
+def build(
+    ports: Sequence[PortConfig],
+    buses: Sequence[BusConfig],
+    memories: Sequence[DramConfig | SramConfig],
+) -> tuple[L.Words, list[int]]:
+    """Pack everything; returns the buffer and each memory's index in it."""
+    p = Packer()
+    bus_at = p.block(L.BUS_WORDS * len(buses))
+    mem_at = p.block(L.MEM_WORDS * len(memories))
+    port_at = p.block(L.PORT_WORDS * len(ports))
+    num_channels = sum(m.channels for m in memories if isinstance(m, DramConfig))
+    channel_at = p.block(L.CHANNEL_WORDS * num_channels)
+    first_entity = 3 * len(buses) + 2 * len(ports)
+    add_tree(p, first_entity + num_channels)
+    p.put(
+        0, H_PORTS=port_at, H_NUM_PORTS=len(ports), H_BUSES=bus_at, H_NUM_BUSES=len(buses),
+        H_MEMS=mem_at, H_NUM_MEMS=len(memories), H_CHANNELS=channel_at,
+        H_NUM_CHANNELS=num_channels, H_FIRST_DONE=L.NEVER, H_RUN_FREE=L.NONE,
+    )  # fmt: skip
+    for i, bus in enumerate(buses):
+        add_bus(p, bus_at + i * L.BUS_WORDS, i, bus, ports, port_at)
+    for i, port in enumerate(ports):
+        add_port(p, port_at + i * L.PORT_WORDS, i, port, bus_at, 3 * len(buses) + 2 * i)
+    channel = 0
+    mem_bases = []
+    for i, memory in enumerate(memories):
+        base = mem_at + i * L.MEM_WORDS
+        mem_bases.append(base)
+        if isinstance(memory, DramConfig):
+            at = channel_at + channel * L.CHANNEL_WORDS
+            add_dram(p, base, memory, at, first_entity + channel, channel)
+            channel += memory.channels
+        else:
+            add_sram(p, base, memory)
+    return np.array(p.words, dtype=np.int64), mem_bases
+
+
+def add_tree(p: Packer, entities: int) -> None:
+    """Tournament tree of event times, all NEVER."""
+    size = 1 << max(1, math.ceil(math.log2(max(entities, 2))))
+    times = p.block(size, L.NEVER)
+    nodes = p.block(2 * size)
+    for i in range(size):
+        p.words[nodes + size + i] = i
+    for i in range(size - 1, 0, -1):
+        p.words[nodes + i] = p.words[nodes + 2 * i]
+    p.put(0, H_TREE_TIME=times, H_TREE_NODE=nodes, H_TREE_SIZE=size)
+
+
+def add_bus(
+    p: Packer, base: int, number: int, bus: BusConfig, ports: Sequence[PortConfig], port_at: int
+) -> None:
+    """One bus with its list of ports and its heap of returning bursts."""
+    members = [i for i, port in enumerate(ports) if port.bus == number]
+    listing = p.block(max(1, len(members)))
+    for k, i in enumerate(members):
+        p.words[listing + k] = port_at + i * L.PORT_WORDS
+    heap = p.block(1 + 2 * sum(ports[i].outstanding for i in members))
+    p.clock(base, "BS", bus.clock_period_ps)
+    p.put(
+        base, BS_ID=number, BS_DATA=bus.data_bytes, BS_CUT=bus.cut_bytes,
+        BS_REQUEST_PS=bus.latency_ps - bus.latency_ps // 2, BS_RESPONSE_PS=bus.latency_ps // 2,
+        BS_FIXED=bus.arbitration == "fixed", BS_PORTS=listing, BS_NUM_PORTS=len(members),
+        BS_LAST=len(members) - 1, BS_LAST_W=len(members) - 1, BS_HEAP=heap,
+    )  # fmt: skip
+
+
+def add_port(
+    p: Packer, base: int, number: int, port: PortConfig, bus_at: int, entity: int
+) -> None:
+    """One port with a stream per direction, each with its pool of bursts and credits."""
+    streams = p.block(2 * L.STREAM_WORDS)
+    p.clock(base, "PT", port.clock_period_ps)
+    p.put(
+        base, PT_BUS=bus_at + port.bus * L.BUS_WORDS, PT_RATE=port.bytes_per_cycle,
+        PT_STREAMS=streams, PT_ID=number, PT_HEAD=L.NONE, PT_TAIL=L.NONE, PT_NODE=L.NONE,
+    )  # fmt: skip
+    for write in (L.READ, L.WRITE):
+        stream = streams + write * L.STREAM_WORDS
+        n = port.outstanding
+        bursts = p.block(n * L.AXI_WORDS)
+        for i in range(n):
+            after = bursts + (i + 1) * L.AXI_WORDS if i + 1 < n else L.NONE
+            burst = bursts + i * L.AXI_WORDS
+            p.put(burst, AX_PORT=base, AX_STREAM=stream, AX_NEXT=after)
+        p.put(
+            stream, ST_PORT=base, ST_WRITE=write, ST_ENTITY=entity + write, ST_CREDITS=n,
+            ST_LIMIT=n, ST_RELEASES=p.block(n), ST_FIFO=p.block(n), ST_FREE_BURST=bursts,
+            ST_WAIT_NEXT=L.NONE,
+        )  # fmt: skip
+
+
+def add_sram(p: Packer, base: int, memory: SramConfig) -> None:
+    """One SRAM with its banks."""
+    banks = p.block(memory.banks * L.SRAM_BANK_WORDS)
+    p.clock(base, "MM", memory.clock_period_ps)
+    p.put(
+        base, MM_IS_SRAM=1, MM_CAPACITY=memory.capacity_bytes, MM_BANKS=banks,
+        MM_NUM_BANKS=memory.banks, MM_PORT_BYTES=memory.port_bytes,
+        MM_INTERLEAVE=memory.interleave_bytes, MM_LATENCY_CYCLES=memory.latency_cycles,
+    )  # fmt: skip
+
+
+def add_dram(
+    p: Packer, base: int, memory: DramConfig, channel_at: int, entity: int, number: int
+) -> None:
+    """One DRAM: timing, address map and channels."""
+    device = memory.device
+    p.clock(base, "MM", device.cycle_ps)
+    rows = segments(memory.address_map, device, memory.ranks)
+    listing = p.block(len(rows) * L.SEGMENT_WORDS)
+    for i, row in enumerate(rows):
+        at = listing + i * L.SEGMENT_WORDS
+        p.put(at, **dict(zip(("SEG_FROM", "SEG_MASK", "SEG_TO", "SEG_TARGET"), row, strict=True)))
+    p.put(base, **{f"T_{name}": value for name, value in spacings(device).items()})
+    refresh = {"none": L.REFRESH_NONE, "all_bank": L.REFRESH_ALL, "per_bank": L.REFRESH_PER_BANK}
+    p.put(
+        base, MM_CAPACITY=memory.capacity_bytes, MM_CHANNELS=channel_at,
+        MM_NUM_CHANNELS=memory.channels, MM_BURST=device.burst_bytes,
+        MM_INTERLEAVE=memory.channel_interleave_bytes, MM_LATENCY_PS=memory.latency_ps,
+        MM_POSTED=memory.posted_writes, MM_PARTIAL_RMW=memory.partial_write != "masked",
+        MM_SEGMENTS=listing, MM_NUM_SEGMENTS=len(rows),
+        T_ROW_HIT_FIRST=memory.scheduler == "frfcfs_row_hit",
+        T_CLOSED=memory.page_policy == "closed", T_REFRESH=refresh[memory.refresh],
+    )  # fmt: skip
+    for i in range(memory.channels):
+        at = channel_at + i * L.CHANNEL_WORDS
+        add_channel(p, at, memory, base, entity + i, number + i)
+
+
+def add_channel(
+    p: Packer, base: int, memory: DramConfig, mem: int, entity: int, number: int
+) -> None:
+    """One controller with pseudo-channels, ranks, groups, banks and a pool of requests."""
+    device = memory.device
+    pcs = device.pseudo_channels
+    ranks = pcs * memory.ranks * device.stack_ids
+    groups, per_group = ranks * device.bank_groups, device.banks_per_group
+    banks = groups * per_group
+    per_rank = device.bank_groups * per_group
+    pc_at = p.block(pcs * L.PC_WORDS)
+    rank_at = p.block(ranks * L.RANK_WORDS)
+    group_at = p.block(groups * L.GROUP_WORDS)
+    bank_at = p.block(banks * L.BANK_WORDS)
+    for i in range(pcs):
+        p.put(pc_at + i * L.PC_WORDS, PC_REASON=L.CAT_STARVED)
+    for i in range(ranks):
+        at = rank_at + i * L.RANK_WORDS
+        p.put(
+            at, RK_FAW=LONG_AGO, RK_FAW1=LONG_AGO, RK_FAW2=LONG_AGO, RK_FAW3=LONG_AGO,
+            RK_BANKS=bank_at + i * per_rank * L.BANK_WORDS, RK_NUM_BANKS=per_rank,
+            RK_PC=pc_at + i * pcs // ranks * L.PC_WORDS,
+        )  # fmt: skip
+    for i in range(banks):
+        rank = rank_at + i // per_rank * L.RANK_WORDS
+        at = bank_at + i * L.BANK_WORDS
+        p.put(
+            at, BK_ROW=L.NONE, BK_GROUP=group_at + i // per_group * L.GROUP_WORDS, BK_RANK=rank,
+            BK_PC=p.words[rank + L.RK_PC], BK_ACTIVE=L.NONE, BK_ID=i,
+        )  # fmt: skip
+        add_queues(p, at, group_at + i // per_group * L.GROUP_WORDS, rank)
+    reads, writes = memory.read_queue_depth, memory.write_queue_depth
+    p.clock(base, "CH", device.cycle_ps)
+    p.put(
+        base, CH_MEM=mem, CH_ENTITY=entity, CH_ID=number, CH_BANKS=bank_at, CH_NUM_BANKS=banks,
+        CH_RANKS=rank_at, CH_NUM_RANKS=ranks, CH_PCS=pc_at, CH_NUM_PCS=pcs, CH_LIMIT=reads,
+        CH_LIMIT_W=writes, CH_HIGH=math.floor(memory.write_high_frac * writes),
+        CH_LOW=math.ceil(memory.write_low_frac * writes), CH_BUSY=p.block(banks),
+        CH_BUSY_W=p.block(banks), CH_ACTIVE=p.block(banks),
+        CH_FREE_REQ=add_requests(p, reads + writes + banks), CH_ACT2_AT=L.NONE,
+        CH_REF_DUE=p.words[mem + (L.T_REFI if memory.refresh == "all_bank" else L.T_REFIPB)],
+        CH_WAIT=L.NONE, CH_WAIT_W=L.NONE, CH_PLAN_COL_T=L.NEVER, CH_PLAN_ROW_T=L.NEVER,
+        CH_LAST_WR=L.NONE, CH_MODE_AT=L.NONE, CH_NEW_AT=L.NONE,
+    )  # fmt: skip
+
+
+def add_queues(p: Packer, bank: int, group: int, rank: int) -> None:
+    """The read and the write queue of a bank, empty."""
+    for write in (L.READ, L.WRITE):
+        p.put(
+            bank + L.BK_QUEUE + write * L.QUEUE_WORDS, Q_HEAD=L.NONE, Q_TAIL=L.NONE, Q_HIT=L.NONE,
+            Q_OTHER=L.NONE, Q_BANK=bank, Q_COL=L.NO_CYCLE, Q_ROW=L.NO_CYCLE,
+            Q_COL_GROUP=group + (L.GP_WR_OK if write else L.GP_RD_OK),
+            Q_COL_RANK=rank + (L.RK_WR_OK if write else L.RK_RD_OK),
+            Q_ROW_GROUP=L.H_ZERO, Q_ROW_RANK=L.H_ZERO,
+        )  # fmt: skip
+
+
+def add_requests(p: Packer, count: int) -> int:
+    """A linked pool of free requests; returns the first."""
+    first = p.block(count * L.REQUEST_WORDS)
+    for i in range(count):
+        at = first + i * L.REQUEST_WORDS
+        p.put(at, RQ_NEXT=at + L.REQUEST_WORDS if i + 1 < count else L.NONE)
+    return first

@@ -1,0 +1,46 @@
+"""Whether a whole model fits, before anything is simulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npusim.config.compiler import WeightResidency
+from npusim.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from npusim.config.run_spec import RunSpec
+    from npusim.workload.workload import Workload
+
+
+def footprint_bytes(workload: Workload, spec: RunSpec) -> int:
+    """Bytes of weights and KV cache of the whole model in DRAM."""
+    kv_bytes = workload.kv_bytes_per_token * workload.capacity_tokens * workload.batch
+    is_cold = spec.compiler.weight_residency is WeightResidency.COLD
+    return kv_bytes + (workload.weight_bytes if is_cold else 0)
+
+
+def check_footprint(spec: RunSpec, workload: Workload) -> None:
+    """Refuse a model that the memory or the device's address space does not hold.
+
+    Raises
+    ------
+    WorkloadError
+        With need, limit and what sets it.
+    """
+    need = footprint_bytes(workload, spec)
+    for name, device in spec.system.devices.items():
+        memory = spec.system.buses[device.bus].memory
+        limits = [
+            (f"memories.{memory}.capacity_bytes", spec.system.memories[memory].capacity_bytes)
+        ]
+        if device.address_limit_bytes is not None:
+            limits.append((f"devices.{name}.address_limit_bytes", device.address_limit_bytes))
+        where, limit = min(limits, key=lambda item: item[1])
+        if need > limit:
+            raise WorkloadError(
+                workload.model.name,
+                f"{workload.weight_bytes} bytes of weights and a KV cache of "
+                f"{need - workload.weight_bytes} bytes exceed {where}={limit}",
+                need,
+                "use a narrower --quant, a shorter context, a smaller batch or a larger memory",
+            )
