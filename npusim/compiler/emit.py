@@ -1,4 +1,4 @@
-"""The program under construction: kernels, launches, barriers and scratchpad slots.
+"""The program under construction: kernels, launches and barriers.
 
 Every kernel follows one scheme. The host launches it, the device front end dispatches it, the first
 command of every engine waits for the dispatch (LAUNCH edge), its outputs are handed on by one SIGNAL
@@ -9,11 +9,11 @@ loads of a kernel may run while the one before still computes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npusim.compiler.slots import Scratchpad
 from npusim.config.host import LaunchMode
 from npusim.program import EdgeKind, Kernel, Opcode, ProgramBuilder, barrier_id
 from npusim.workload.tensor import Role
@@ -36,72 +36,6 @@ STEP = 32
 FIRST_STEP = STEP
 _LAST_STEP = 1 << 40
 _BARRIER_BITS = 64
-
-
-@dataclass(frozen=True)
-class Slots:
-    """A ring of equal scratchpad slots."""
-
-    offset: int
-    nbytes: int
-    count: int
-
-    def at(self, ordinal: ArrayLike) -> Ints:
-        """Offset of the slot that the n-th use takes."""
-        result: Ints = (
-            self.offset + (np.asarray(ordinal, dtype=np.int64) % self.count) * self.nbytes
-        )
-        return result
-
-
-class Scratchpad:
-    """Slots of one core's scratchpad, and who must be done before they are overwritten."""
-
-    def __init__(self, space: int, reserved_bytes: int) -> None:
-        self.space = space
-        self._reserved = reserved_bytes
-        self._next = reserved_bytes
-        self._past: list[tuple[int, int, int]] = []  # start, end, last user of earlier kernels
-        self._now: list[tuple[int, int, int]] = []
-
-    def open_kernel(self) -> None:
-        """Forget this kernel's slots; keep what must be waited for."""
-        remaining = self._past
-        for new in self._now:
-            remaining = [part for old in remaining for part in _without(old, new)]
-        self._past = self._now + remaining
-        self._now = []
-        self._next = self._reserved
-
-    def slots(self, nbytes: int, count: int) -> Slots:
-        """Take `count` slots of `nbytes`."""
-        ring = Slots(self._next, nbytes, count)
-        self._next += nbytes * count
-        return ring
-
-    def release(self, offsets: Ints, nbytes: int, last_users: Ints) -> None:
-        """Record the last reader of slots used by this kernel."""
-        self._now.extend(
-            (int(offset), int(offset) + nbytes, int(user))
-            for offset, user in zip(offsets, last_users, strict=True)
-        )
-
-    def earlier_users(self, offset: int, nbytes: int) -> list[int]:
-        """Commands of earlier kernels that must end before the range is overwritten."""
-        wanted = (offset, offset + nbytes, -1)
-        return sorted({past[2] for past in self._past if _overlap(past, wanted)})
-
-
-def _overlap(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
-    return a[0] < b[1] and b[0] < a[1]
-
-
-def _without(old: tuple[int, int, int], new: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-    """Parts of an old range that a new one does not cover."""
-    if not _overlap(old, new):
-        return [old]
-    parts = [(old[0], new[0], old[2]), (new[1], old[1], old[2])]
-    return [part for part in parts if part[0] < part[1]]
 
 
 class Emission:
@@ -128,7 +62,7 @@ class Emission:
         self.builder = ProgramBuilder(target.engines, (), target.spaces, target.ticks_per_cycle)
         self.builder.allocations.extend(layout.allocations)
         self.scratchpads = [
-            Scratchpad(target.scratchpad_space(core), layout.scratchpad_reserved_bytes)
+            Scratchpad(self.builder, target.scratchpad_space(core), layout.scratchpad_reserved_bytes)
             for core in range(target.cores)
         ]
         self._signals: dict[str, list[int]] = {}
@@ -147,7 +81,7 @@ class Emission:
 
     def add(
         self,
-        engine: ArrayLike,
+        engine: Ints | int,
         opcode: Opcode,
         order: ArrayLike,
         *,
@@ -156,21 +90,20 @@ class Emission:
     ) -> Ints:
         """Commands of the open kernel; `order` sets how many, `FIRST_STEP` is added to it."""
         orders = np.atleast_1d(np.asarray(order, dtype=np.int64)) + FIRST_STEP
-        engines = np.broadcast_to(np.asarray(engine, dtype=np.int64), orders.shape)
         ids = self.builder.commands(
             len(orders),
-            engine=engines,
+            engine=engine,
             opcode=int(opcode),
             kernel=self._kernel,
             order=orders,
             duration_ticks=duration_ticks,
             macs=macs,
         )
-        for one in np.unique(engines):
-            mine = np.flatnonzero(engines == one)
+        for one in np.unique(engine).tolist():
+            mine = np.flatnonzero(np.broadcast_to(engine == one, orders.shape))
             first = mine[np.argmin(orders[mine])]
             candidate = (int(orders[first]), int(ids[first]))
-            self._first[int(one)] = min(self._first.get(int(one), candidate), candidate)
+            self._first[one] = min(self._first.get(one, candidate), candidate)
         return ids
 
     def arrive(self, commands: Ints) -> None:

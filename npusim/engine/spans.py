@@ -53,7 +53,8 @@ def assign_slots(start_ps: Times, end_ps: Times, depth: int) -> SlotUse:
         If more than `depth` spans overlap.
     """
     slots: list[int] = []
-    freed: list[tuple[int, int]] = []
+    free_ps: list[int] = []
+    freed_by: list[int] = []
     free = list(range(depth))
     held: list[tuple[int, int]] = []  # (end, slot), a heap
     latest: list[tuple[int, int]] = [(0, -1)] * depth  # the latest ends so far, a heap
@@ -65,8 +66,12 @@ def assign_slots(start_ps: Times, end_ps: Times, depth: int) -> SlotUse:
         slot = heappop(free)
         slots.append(slot)
         heappush(held, (end, slot))
-        freed.append(latest[0])
+        free_ps.append(latest[0][0])
+        freed_by.append(latest[0][1])
         if end > latest[0][0]:
             heapreplace(latest, (end, index))
-    free_ps, freed_by = np.array(freed, dtype=np.int64).reshape(-1, 2).T
-    return SlotUse(np.array(slots, dtype=np.int32), free_ps, freed_by)
+    return SlotUse(
+        np.array(slots, dtype=np.int32),
+        np.array(free_ps, dtype=np.int64),
+        np.array(freed_by, dtype=np.int64),
+    )

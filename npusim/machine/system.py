@@ -96,10 +96,10 @@ class Machine:
     def _transfer_counters(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         counters = np.zeros((len(self._program.transfers), len(COUNTERS)), dtype=np.int64)
         for engine in self._engines:
-            if isinstance(engine, DmaEngine):
-                for command, tid in engine.tid_of.items():
-                    transfer = self._program.transfer[command]
-                    counters[transfer] = self._memory.transfer_counters(tid)
+            if isinstance(engine, DmaEngine) and engine.tid_of:
+                transfers = self._program.transfer[list(engine.tid_of)]
+                rows = [self._memory.transfer_counters(tid) for tid in engine.tid_of.values()]
+                counters[transfers] = rows
         return counters
 
     def _build(self, index: int, commands: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequencer:

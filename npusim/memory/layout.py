@@ -97,11 +97,11 @@ BUS_WORDS = 18
 (
     T_RL, T_WL, T_BL, T_RCDRD, T_RCDWR, T_RP, T_RPAB, T_RAS, T_RC, T_RTP, T_WR, T_CCDS, T_CCDL,
     T_CCDS_WR, T_CCDL_WR, T_RTW, T_WTRS, T_WTRL, T_RRDS, T_RRDL, T_FAW, T_PPD, T_RPREF, T_RCREF,
-    T_RFC, T_REFI, T_RFCPB, T_REFIPB, T_PBR2PBR, T_PBR2ACT, T_CSR, T_CSW,
+    T_RFC, T_REFI, T_RFCPB, T_REFIPB, T_PBR2PBR, T_PBR2ACT, T_CSR, T_CSW, T_CCDR, T_SIDS,
     T_ACT_LEN, T_COL_LEN, T_PRE_LEN, T_DUAL, T_ODD, T_AAD, T_WCK, T_WCKPST,
     T_ROW_HIT_FIRST, T_CLOSED, T_REFRESH,
-) = range(28, 71)  # fmt: skip
-MEM_WORDS = 72
+) = range(28, 73)  # fmt: skip
+MEM_WORDS = 74
 SEGMENT_WORDS = 4  # source bit, mask, destination bit, target
 SEG_FROM, SEG_MASK, SEG_TO, SEG_TARGET = range(4)
 TARGET_BANK, TARGET_ROW, TARGET_BANK_XOR_ROW = range(3)
@@ -145,15 +145,15 @@ QUEUE_WORDS = 15
 BANK_WORDS = BK_QUEUE + 2 * QUEUE_WORDS
 NO_CYCLE = 1 << 40  # no candidate; leaves room to pack a cycle and an age into one word
 
-GP_ACT_OK, GP_RD_OK, GP_WR_OK = range(3)
-GROUP_WORDS = 3
+GP_ACT_OK, GP_RD_OK, GP_WR_OK, GP_SID = range(4)
+GROUP_WORDS = 4
 
 (
     RK_ACT_OK, RK_RD_OK, RK_WR_OK, RK_PRE_OK, RK_TURN_RD, RK_TURN_WR, RK_FAW, RK_FAW1, RK_FAW2,
     RK_FAW3, RK_FAW_AT, RK_REF_OK, RK_REF_END, RK_REF_PENDING, RK_OPEN, RK_WCK_END, RK_BANKS,
-    RK_NUM_BANKS, RK_PC, RK_REFPB_OK, RK_REFPB_N,
-) = range(21)  # fmt: skip
-RANK_WORDS = 21
+    RK_NUM_BANKS, RK_PC, RK_REFPB_OK, RK_GROUPS, RK_NUM_GROUPS,
+) = range(22)  # fmt: skip
+RANK_WORDS = 22
 
 # --- pseudo-channel: one data bus -------------------------------------------------------------------
 (PC_ACCOUNTED, PC_DATA_END, PC_KIND, PC_REASON, PC_ARB_SEEN, PC_HELD, PC_CATEGORY) = range(7)

@@ -180,10 +180,11 @@ def add_channel(
     """One controller with pseudo-channels, ranks, groups, banks and a pool of requests."""
     device = memory.device
     pcs = device.pseudo_channels
-    ranks = pcs * memory.ranks * device.stack_ids
-    groups, per_group = ranks * device.bank_groups, device.banks_per_group
+    ranks = pcs * memory.ranks
+    groups_per_rank = device.stack_ids * device.bank_groups
+    groups, per_group = ranks * groups_per_rank, device.banks_per_group
     banks = groups * per_group
-    per_rank = device.bank_groups * per_group
+    per_rank = groups_per_rank * per_group
     pc_at = p.block(pcs * L.PC_WORDS)
     rank_at = p.block(ranks * L.RANK_WORDS)
     group_at = p.block(groups * L.GROUP_WORDS)
@@ -195,8 +196,11 @@ def add_channel(
         p.put(
             at, RK_FAW=LONG_AGO, RK_FAW1=LONG_AGO, RK_FAW2=LONG_AGO, RK_FAW3=LONG_AGO,
             RK_BANKS=bank_at + i * per_rank * L.BANK_WORDS, RK_NUM_BANKS=per_rank,
-            RK_PC=pc_at + i * pcs // ranks * L.PC_WORDS,
+            RK_PC=pc_at + i * pcs // ranks * L.PC_WORDS, RK_NUM_GROUPS=groups_per_rank,
+            RK_GROUPS=group_at + i * groups_per_rank * L.GROUP_WORDS,
         )  # fmt: skip
+    for i in range(groups):
+        p.put(group_at + i * L.GROUP_WORDS, GP_SID=i // device.bank_groups % device.stack_ids)
     for i in range(banks):
         rank = rank_at + i // per_rank * L.RANK_WORDS
         at = bank_at + i * L.BANK_WORDS

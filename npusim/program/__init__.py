@@ -1,6 +1,8 @@
 """The commands a machine executes, as numpy struct-of-arrays, and their static checks."""
 
-from npusim.program.arrays import (
+from npusim.program.arrays import Program, ProgramBuilder
+from npusim.program.commands import Command, Edge, Region, TransferSpec, barrier_id
+from npusim.program.tables import (
     END,
     ROLES,
     Allocation,
@@ -10,17 +12,7 @@ from npusim.program.arrays import (
     Kernel,
     MemorySpace,
     Opcode,
-    Program,
     Transfers,
-)
-from npusim.program.build import (
-    Command,
-    Edge,
-    ProgramBuilder,
-    Region,
-    TransferSpec,
-    barrier_id,
-    program_from_commands,
 )
 
 __all__ = [
@@ -41,5 +33,4 @@ __all__ = [
     "TransferSpec",
     "Transfers",
     "barrier_id",
-    "program_from_commands",
 ]

@@ -8,142 +8,31 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npusim.errors import ProtocolError
+from npusim.program.commands import Command, add_commands, common_ticks_per_cycle
+from npusim.program.tables import (
+    END,
+    ROLES,
+    Allocation,
+    EdgeKind,
+    Engine,
+    Kernel,
+    MemorySpace,
+    Transfers,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from npusim.program.build import Command
+    Ints = NDArray[np.int64]
 
-#: signal offset meaning "when the command ends"; offsets >= 0 are ticks after its start
-END = -1
-
-
-class EngineKind(StrEnum):
-    """Hardware engines that execute commands in order."""
-
-    HOST = "host"
-    DISPATCH = "dispatch"  # device front end: starts kernels
-    BARRIER = "barrier"  # barrier registers of a device
-    DMA_LOAD = "dma_load"
-    DMA_STORE = "dma_store"
-    MATRIX = "matrix"
-    VECTOR = "vector"
-    CONVERT = "convert"
-
-
-class Opcode(IntEnum):
-    """What a command does."""
-
-    LAUNCH = 0  # host issues a kernel or a graph
-    SYNC = 1  # host blocks until what it awaits is done
-    DISPATCH = 2  # device front end starts a kernel
-    LOAD = 3
-    STORE = 4
-    MATMUL = 5
-    VECTOR = 6
-    CONVERT = 7
-    SIGNAL = 8  # sets (register, bit); a WAIT of the same generation sees it
-    WAIT = 9
-
-
-class EdgeKind(IntEnum):
-    """Why a command waits for a signal."""
-
-    DATA = 0
-    BUFFER_FREE = 1
-    BARRIER = 2
-    LAUNCH = 3
-    ORDER = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """One in-order engine. `period_ps` is its clock; `queue_depth` its descriptors in flight (DMA)."""
-
-    name: str
-    kind: EngineKind
-    device: str
-    core: int | None
-    period_ps: Fraction
-    queue_depth: int = 1
-    issue_ticks: int = 0  # DMA: ticks to issue one descriptor
-    port: int = -1  # memory-system port of a DMA engine
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """One launch. Stage time is counted per kernel, in program order."""
-
-    name: str
-    operator: str
-    stage: str
-    layer: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySpace:
-    """A memory that regions and transfers name: DRAM, shared SRAM or one core's scratchpad."""
-
-    name: str
-    kind: str  # "dram" | "shared_sram" | "scratchpad"
-    capacity_bytes: int
-    memory: int = -1  # index in the memory system; -1 for scratchpads
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """A named range of a DRAM or shared SRAM, for reports and footprint."""
-
-    name: str
-    space: int
-    offset: int
-    nbytes: int
-    role: str
-
-
-class Transfers:
-    """Transfers of LOAD and STORE commands, struct-of-arrays; runs in CSR form.
-
-    `runs` has columns base, bytes, stride, count: `count` contiguous pieces of `bytes`, `stride` apart.
-    """
-
-    def __init__(
-        self,
-        space: NDArray[np.int32],
-        is_write: NDArray[np.bool_],
-        role: NDArray[np.int8],
-        run_ptr: NDArray[np.int64],
-        runs: NDArray[np.int64],
-    ) -> None:
-        self.space = space
-        self.is_write = is_write
-        self.role = role
-        self.run_ptr = run_ptr
-        self.runs = runs
-
-    def __len__(self) -> int:
-        return len(self.space)
-
-    def nbytes(self) -> NDArray[np.int64]:
-        """Bytes of each transfer."""
-        per_run = self.runs[:, 1] * self.runs[:, 3]
-        total = np.concatenate(([0], np.cumsum(per_run)))
-        result: NDArray[np.int64] = total[self.run_ptr[1:]] - total[self.run_ptr[:-1]]
-        return result
-
-    def of(self, index: int) -> NDArray[np.int64]:
-        """Runs of one transfer, shape (n, 4)."""
-        return self.runs[self.run_ptr[index] : self.run_ptr[index + 1]]
-
-
-ROLES = ("weight", "kv", "activation")
+_KERNEL = Kernel("kernel0", "op0", "stage0", None)
 
 
 @dataclass(frozen=True)
@@ -234,7 +123,213 @@ class Program:
         spaces: Sequence[MemorySpace] = (),
         kernels: Sequence[Kernel] | None = None,
     ) -> Program:
-        """Build a small, possibly broken, program command by command; see `program_from_commands`."""
-        from npusim.program.build import program_from_commands  # build imports this module
+        """Small programs for tests, also broken ones: nothing is checked but field types.
 
-        return program_from_commands(commands, engines, spaces, kernels)
+        A WAIT gets a BARRIER edge from the SIGNAL of the same (register, bit, generation), if there
+        is one. Producer indices are positions in `commands`.
+        """
+        builder = ProgramBuilder(
+            engines, kernels or (_KERNEL,), spaces, common_ticks_per_cycle(commands)
+        )
+        add_commands(builder, commands)
+        return builder.build()
+
+
+class ProgramBuilder:
+    """Collects blocks of commands and freezes them into a `Program`.
+
+    Command ids are handed out in call order and renumbered on `build`: commands sort by
+    (kernel, `order`, id), so a block may be emitted engine by engine and still end in
+    program order.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        kernels: Sequence[Kernel],
+        spaces: Sequence[MemorySpace],
+        ticks_per_cycle: int = 1,
+    ) -> None:
+        self.engines = tuple(engines)
+        self.kernels: list[Kernel] = list(kernels)
+        self.spaces = tuple(spaces)
+        self.ticks_per_cycle = ticks_per_cycle
+        self.allocations: list[Allocation] = []
+        self.log: list[str] = []
+        self.barrier_names: dict[int, str] = {}
+        self._count = 0
+        self._commands: list[tuple[Ints, ...]] = []
+        self._edges: list[tuple[Ints, ...]] = []
+        self._regions: list[tuple[Ints, ...]] = []
+        self._transfers: list[tuple[Ints, ...]] = []
+        self._runs: list[tuple[Ints, Ints]] = []
+
+    def commands(
+        self,
+        count: int,
+        *,
+        engine: ArrayLike,
+        opcode: ArrayLike,
+        kernel: int,
+        order: ArrayLike,
+        duration_ticks: ArrayLike = 0,
+        macs: ArrayLike = 0,
+        barrier: ArrayLike = -1,
+        generation: ArrayLike = 0,
+    ) -> Ints:
+        """Add `count` commands (arguments broadcast); returns their ids."""
+        ids = np.arange(self._count, self._count + count, dtype=np.int64)
+        self._count += count
+        columns = (engine, opcode, kernel, order, duration_ticks, macs, barrier, generation)
+        self._commands.append(tuple(_column(value, count) for value in columns))
+        return ids
+
+    def edges(
+        self, consumer: ArrayLike, producer: ArrayLike, kind: EdgeKind, offset: ArrayLike = END
+    ) -> None:
+        """Make each consumer wait for its producer (arguments broadcast)."""
+        consumers, producers = np.broadcast_arrays(
+            np.atleast_1d(np.asarray(consumer, dtype=np.int64)), np.asarray(producer, np.int64)
+        )
+        size = consumers.size
+        self._edges.append(
+            (
+                consumers.ravel(),
+                producers.ravel(),
+                _column(offset, size),
+                _column(int(kind), size),
+            )
+        )
+
+    def regions(
+        self,
+        command: ArrayLike,
+        space: ArrayLike,
+        offset: ArrayLike,
+        nbytes: ArrayLike,
+        *,
+        is_write: bool,
+    ) -> None:
+        """Declare what each command reads or writes (arguments broadcast)."""
+        commands = np.atleast_1d(np.asarray(command, dtype=np.int64))
+        size = commands.size
+        self._regions.append(
+            (
+                commands,
+                _column(space, size),
+                _column(offset, size),
+                _column(nbytes, size),
+                _column(int(is_write), size),
+            )
+        )
+
+    def transfers(
+        self,
+        command: ArrayLike,
+        *,
+        space: ArrayLike,
+        is_write: bool,
+        role: str,
+        runs: Ints,
+        run_owner: Ints | None = None,
+    ) -> None:
+        """Attach one transfer to each command.
+
+        Parameters
+        ----------
+        command : array of int, shape (n,)
+            Command ids.
+        runs : array of int, shape (r, 4)
+            Columns base, bytes, stride, count.
+        run_owner : array of int, shape (r,), optional
+            Position in `command` of each run, ascending; default one run per command.
+        """
+        commands = np.atleast_1d(np.asarray(command, dtype=np.int64))
+        owner = np.arange(commands.size) if run_owner is None else run_owner
+        self._transfers.append(
+            (
+                commands,
+                _column(space, commands.size),
+                _column(int(is_write), commands.size),
+                _column(ROLES.index(role), commands.size),
+            )
+        )
+        self._runs.append((commands[owner], np.asarray(runs, dtype=np.int64).reshape(-1, 4)))
+
+    def build(self) -> Program:
+        """Freeze: sort into program order and compress to CSR."""
+        if self._count == 0:
+            raise ProtocolError("program", "a program needs at least one command")
+        engine, opcode, kernel, order, duration, macs, barrier, generation = _concat(
+            self._commands, 8
+        )
+        position = np.lexsort((np.arange(self._count), order, kernel))
+        new_id = np.empty(self._count, dtype=np.int64)
+        new_id[position] = np.arange(self._count)
+        edges = _concat(self._edges, 4)
+        edge_ptr, by_consumer = _csr(new_id[edges[0]], self._count)
+        regions = _concat(self._regions, 5)
+        region_ptr, by_command = _csr(new_id[regions[0]], self._count)
+        transfer_of, transfers = self._build_transfers(new_id)
+        return Program(
+            engines=self.engines,
+            kernels=tuple(self.kernels),
+            spaces=self.spaces,
+            ticks_per_cycle=self.ticks_per_cycle,
+            engine=engine[position].astype(np.int32),
+            kernel=kernel[position].astype(np.int32),
+            opcode=opcode[position].astype(np.int8),
+            duration_ticks=duration[position],
+            transfer=transfer_of,
+            macs=macs[position],
+            barrier=barrier[position].astype(np.int32),
+            generation=generation[position].astype(np.int32),
+            edge_ptr=edge_ptr,
+            edge_producer=new_id[edges[1]][by_consumer].astype(np.int32),
+            edge_offset=edges[2][by_consumer],
+            edge_kind=edges[3][by_consumer].astype(np.int8),
+            region_ptr=region_ptr,
+            region_space=regions[1][by_command].astype(np.int32),
+            region_offset=regions[2][by_command],
+            region_bytes=regions[3][by_command],
+            region_is_write=regions[4][by_command].astype(np.bool_),
+            transfers=transfers,
+            allocations=tuple(self.allocations),
+            log=tuple(self.log),
+            barrier_names=dict(self.barrier_names),
+        )
+
+    def _build_transfers(self, new_id: Ints) -> tuple[NDArray[np.int32], Transfers]:
+        command, space, is_write, role = _concat(self._transfers, 4)
+        by_command = np.argsort(new_id[command], kind="stable")
+        transfer_of = np.full(self._count, -1, dtype=np.int32)
+        transfer_of[new_id[command][by_command]] = np.arange(command.size)
+        owners = np.concatenate([o for o, _ in self._runs]) if self._runs else np.empty(0, np.int64)
+        runs = np.concatenate([r for _, r in self._runs]) if self._runs else np.empty((0, 4))
+        owner_transfer = transfer_of[new_id[owners.astype(np.int64)]].astype(np.int64)
+        run_ptr, by_transfer = _csr(owner_transfer, command.size)
+        return transfer_of, Transfers(
+            space=space[by_command].astype(np.int32),
+            is_write=is_write[by_command].astype(np.bool_),
+            role=role[by_command].astype(np.int8),
+            run_ptr=run_ptr,
+            runs=runs[by_transfer].astype(np.int64),
+        )
+
+
+def _column(value: ArrayLike, count: int) -> Ints:
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (count,))
+
+
+def _concat(blocks: list[tuple[Ints, ...]], columns: int) -> list[Ints]:
+    if not blocks:
+        return [np.empty(0, dtype=np.int64) for _ in range(columns)]
+    return [np.concatenate([block[i] for block in blocks]) for i in range(columns)]
+
+
+def _csr(owner: Ints, count: int) -> tuple[Ints, Ints]:
+    """Row pointers of `count` rows and the stable order that groups entries by row."""
+    order = np.argsort(owner, kind="stable")
+    ptr = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=count), out=ptr[1:])
+    return ptr, order

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.errors import ProtocolError
-from npusim.program.arrays import END, EdgeKind, EngineKind, Opcode
 from npusim.program.hazards import check_hazards
 from npusim.program.labels import name_of
+from npusim.program.tables import END, EdgeKind, EngineKind, Opcode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.errors import ProtocolError, nearest
-from npusim.program.arrays import END, EdgeKind, Opcode
+from npusim.program.tables import END, EdgeKind, Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npusim.program.arrays import Opcode
+from npusim.program.tables import Opcode
 
 if TYPE_CHECKING:
     from npusim.program.arrays import Program

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npusim.program.arrays import END, EdgeKind, EngineKind, Opcode
+from npusim.program.tables import END, EdgeKind, EngineKind, Opcode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

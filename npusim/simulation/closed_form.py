@@ -1,9 +1,9 @@
 """Fidelity `analytic`: a phase from closed forms, without events.
 
-Every kernel takes its own roofline time (weights, KV and activations from DRAM at peak rate, or MACs
-at peak rate, whichever is longer) plus its launch: eager ``max(host_issue, device_start + t)``, graph
-``graph_node + t`` and one ``graph_launch``; one ``sync`` per step. Left out: latency, tiles, vector
-work, row misses, contention; so engines and stalls are not reported.
+Every kernel takes its own roofline time t (weights, KV and activations from DRAM at peak rate, or
+MACs at peak rate, whichever is longer) plus its launch: eager ``max(host_issue, device_start + t)``;
+graph ``graph_node + t`` and one ``graph_launch``; one ``sync`` per step. Left out: latency, tiles,
+vector work, row misses, contention; so engines and stalls are not reported.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
     from npusim.simulation.phase import GraphSource
     from npusim.workload.operator import Operator
+
+
+_SCORES = ("compute", "dram", "bus", "launch")
 
 
 def closed_form_tally(source: GraphSource, spec: RunSpec) -> tuple[Tally, int]:
@@ -152,24 +155,19 @@ def _count(
 
 
 def _stages(tally: Tally) -> tuple[StageRecord, ...]:
-    records = []
-    for stage in tally.names("stage"):
-        scores = {
-            n: tally["stage", stage, f"score.{n}"] for n in ("compute", "dram", "bus", "launch")
-        }
-        records.append(
-            StageRecord(
-                stage=stage,
-                elapsed_ps=tally["stage", stage, "elapsed_ps"],
-                active_ps=tally["stage", stage, "active_ps"],
-                macs=tally["stage", stage, "macs"],
-                dram_bytes=tally["stage", stage, "dram_bytes"],
-                bound_by=max(scores, key=lambda name: scores[name]),
-                launch_ps=tally["stage", stage, "launch_ps"],
-                kernels=tally["stage", stage, "kernels"],
-            )
+    return tuple(
+        StageRecord(
+            stage=stage,
+            elapsed_ps=tally["stage", stage, "elapsed_ps"],
+            active_ps=tally["stage", stage, "active_ps"],
+            macs=tally["stage", stage, "macs"],
+            dram_bytes=tally["stage", stage, "dram_bytes"],
+            bound_by=max(_SCORES, key=lambda name: tally["stage", stage, f"score.{name}"]),
+            launch_ps=tally["stage", stage, "launch_ps"],
+            kernels=tally["stage", stage, "kernels"],
         )
-    return tuple(records)
+        for stage in tally.names("stage")
+    )
 
 
 def _launch_mode(spec: RunSpec) -> LaunchMode:

@@ -49,7 +49,8 @@ def check_capacity(system: SystemConfig) -> None:
         if spec.capacity_bytes > built:
             raise ConfigError(
                 f"memories.{name}.capacity_bytes",
-                f"{spec.channels} channels x {spec.ranks} ranks of {spec.standard} hold {built} bytes",
+                f"{spec.channels} channels x {spec.ranks} ranks of {spec.standard} "
+                f"hold {built} bytes",
                 spec.capacity_bytes,
             )
 

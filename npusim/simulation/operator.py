@@ -86,7 +86,7 @@ def simulate_operator(
     return OperatorResult(
         phase=record,
         compute_cycles=_compute_cycles(piece),
-        folds=_folds(graph, system, spec, piece.program),
+        folds=_folds(graph, system, spec),
         macs=graph.macs,
         bound_ps=bound_ps,
         is_memory_ideal=ideal_memory,
@@ -133,7 +133,7 @@ def _compute_cycles(piece: Piece) -> int:
     return int(-(-ticks[matrix].max() // program.ticks_per_cycle))
 
 
-def _folds(graph: OperatorGraph, system: SystemConfig, spec: RunSpec, program: Program) -> int:
+def _folds(graph: OperatorGraph, system: SystemConfig, spec: RunSpec) -> int:
     """Passes over the array, over all cores: of every whole operator, not of its tiles."""
     target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
     total = 0

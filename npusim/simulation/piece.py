@@ -41,9 +41,9 @@ class Rates:
 class Piece:
     """A program and its execution; `tally` counts a kernel range over its own time window.
 
-    The completion frontier of kernel i is the latest end of any command of kernels 0..i; the advance
-    of the frontier over a kernel is that kernel's elapsed time. The last kernel also gets what
-    follows it (draining posted writes).
+    The completion frontier of kernel i is the latest end of any command of kernels 0..i; its
+    advance over a kernel is that kernel's elapsed time. The last kernel also gets what follows it
+    (draining posted writes).
     """
 
     def __init__(self, program: Program, execution: Execution, rates: Rates) -> None:

@@ -86,21 +86,19 @@ def _barriers(tally: Tally) -> tuple[BarrierRecord, ...]:
 
 
 def _stages(tally: Tally) -> tuple[StageRecord, ...]:
-    records = []
-    for stage in tally.names("stage"):
-        records.append(
-            StageRecord(
-                stage=stage,
-                elapsed_ps=tally["stage", stage, "elapsed_ps"],
-                active_ps=tally["stage", stage, "active_ps"],
-                macs=tally["stage", stage, "macs"],
-                dram_bytes=tally["stage", stage, "dram_bytes"],
-                bound_by=_bound_by(tally, stage),
-                launch_ps=tally["stage", stage, "launch_ps"],
-                kernels=tally["stage", stage, "kernels"],
-            )
+    return tuple(
+        StageRecord(
+            stage=stage,
+            elapsed_ps=tally["stage", stage, "elapsed_ps"],
+            active_ps=tally["stage", stage, "active_ps"],
+            macs=tally["stage", stage, "macs"],
+            dram_bytes=tally["stage", stage, "dram_bytes"],
+            bound_by=_bound_by(tally, stage),
+            launch_ps=tally["stage", stage, "launch_ps"],
+            kernels=tally["stage", stage, "kernels"],
         )
-    return tuple(records)
+        for stage in tally.names("stage")
+    )
 
 
 def _bound_by(tally: Tally, stage: str) -> str:

@@ -25,7 +25,7 @@ class Tally:
         return self.counts.get(key, 0)
 
     def plus(self, other: Tally, times: int = 1) -> Tally:
-        """This tally and `times` the other one."""
+        """Sum of this tally and `times` the other one."""
         total = defaultdict(int, self.counts)
         for key, count in other.counts.items():
             total[key] += count * times

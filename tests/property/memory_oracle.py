@@ -96,14 +96,14 @@ class Channel:
         device = spec.device
         self.spec, self.t, self.finish = spec, spacings(device), finish
         self.period = device.cycle_ps
-        ranks = device.pseudo_channels * spec.ranks * device.stack_ids
-        per_rank = device.bank_groups * device.banks_per_group
+        ranks = device.pseudo_channels * spec.ranks
+        per_rank = device.stack_ids * device.bank_groups * device.banks_per_group
         self.ranks = [
             Rank(pc=r * device.pseudo_channels // ranks, banks=list(range(r * per_rank, (r + 1) * per_rank)))
             for r in range(ranks)
         ]
         self.banks = [Bank(b // device.banks_per_group, b // per_rank) for b in range(ranks * per_rank)]
-        self.groups = [dict(act=0, rd=0, wr=0) for _ in range(ranks * device.bank_groups)]
+        self.groups = [dict(act=0, rd=0, wr=0) for _ in range(ranks * device.stack_ids * device.bank_groups)]
         self.queues: tuple[list[Request], list[Request]] = ([], [])
         self.limits = (spec.read_queue_depth, spec.write_queue_depth)
         self.active: list[Request] = []
@@ -343,6 +343,11 @@ class Channel:
             bank.pre_ok = max(bank.pre_ok, now + t["RTP"])
             group["rd"] = max(group["rd"], now + t["CCDL"])
             same, others = (t["CCDS"], t["RTW"]), (t["CSR"], t["RTW"])
+            for i, other in enumerate(self.groups):
+                per_sid, per_rank = self.spec.device.bank_groups, self.spec.device.bank_groups * t["SIDS"]
+                same_rank, same_sid = (i // n == bank.group // n for n in (per_rank, per_sid))
+                if same_rank and not same_sid:
+                    other["rd"] = max(other["rd"], now + t["CCDR"])
         for other in self.ranks:
             if other.pc == rank.pc:
                 rd, wr = same if other is rank else others

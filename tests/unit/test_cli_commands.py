@@ -11,7 +11,7 @@ import pytest
 
 from npusim.cli import main
 from npusim.errors import DeadlockError, SimulationError, WorkloadError
-from npusim.program import Command, Engine, EngineKind, Kernel, Opcode, program_from_commands
+from npusim.program import Command, Engine, EngineKind, Kernel, Opcode, Program
 from npusim.results.loading import load_result
 from npusim.results.operator import OperatorResult
 from tests.unit.results_samples import tiny_phase, tiny_run
@@ -223,7 +223,7 @@ def tiny_program(spec, phase):
     engine = Engine("npu.matrix", EngineKind.MATRIX, "npu", 0, Fraction(1000))
     commands = [Command(0, Opcode.MATMUL, cycles=3), Command(0, Opcode.MATMUL, cycles=5)]
     kernels = [Kernel("layers.0.q_proj", "q_proj", "qkv", 0)]
-    return program_from_commands(commands, [engine], kernels=kernels)
+    return Program.from_commands(commands, [engine], kernels=kernels)
 
 
 def test_explain_program_shows_commands_up_to_the_limit(capsys, simulator):

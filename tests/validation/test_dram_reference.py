@@ -36,9 +36,9 @@ def replay(case):
 
 
 def named(device, commands):
-    """Log rows as (cycle, reference name, pseudo-channel, rank, bank group, bank) in issue order."""
+    """Log rows as (cycle, name in the reference, place); a place is pseudo-channel, rank, SID, group, bank."""
     first = "ACT1" if device.two_step_activate else "ACT"
-    per_rank = device.bank_groups * device.banks_per_group
+    per_rank = device.stack_ids * device.bank_groups * device.banks_per_group
     for cycle, code, _, place, _ in commands.tolist():
         name = COMMAND_NAMES[code]
         if name in ("ACT2", "CAS"):
@@ -48,7 +48,8 @@ def named(device, commands):
         rank = place if whole else place // per_rank
         group = None if whole else place // device.banks_per_group
         name = {"ACT": first, "PRE": "PREpb"}.get(name, name)
-        yield cycle, name, (rank // device.stack_ids, rank, group, None if whole else place)
+        sid = None if whole else group // device.bank_groups
+        yield cycle, name, (rank, rank, sid, group, None if whole else place)
 
 
 @pytest.mark.parametrize("case", MICRO, ids=lambda c: c["id"])
@@ -89,7 +90,7 @@ def test_no_command_spacing_is_violated(case):
 
 def check_rule(rule, commands, device):
     """Every `next` comes at least min_cycles after the window-th last `prev` of the same place."""
-    level = {"Channel": None, "PseudoChannel": 0, "Rank": 1, "Sid": 1, "BankGroup": 2, "Bank": 3}
+    level = {"Channel": None, "PseudoChannel": 0, "Rank": 1, "Sid": 2, "BankGroup": 3, "Bank": 4}
     index = level[rule["level"]]
     if rule["other_siblings"]:
         return check_siblings(rule, commands, device)
@@ -115,7 +116,10 @@ def expand(place, index, device):
         return [0]
     if place[index] is not None:
         return [place[index]]
-    per_rank = device.bank_groups * (device.banks_per_group if index == 3 else 1)
+    if index <= 1:
+        return [place[1]]
+    sizes = {2: 1, 3: device.bank_groups, 4: device.bank_groups * device.banks_per_group}
+    per_rank = device.stack_ids * sizes[index]
     return [place[1] * per_rank + i for i in range(per_rank)]
 
 
@@ -124,9 +128,9 @@ def check_siblings(rule, commands, device):
     for cycle, name, place in commands:
         if place is None:
             continue
-        pc, rank = place[:2]
+        pc, unit = place[0], place[2 if rule["level"] == "Sid" else 1]
         for (other_pc, other), at in last.items():
-            if other_pc == pc and other != rank and name in rule["next"]:
-                assert cycle - at >= rule["min_cycles"], (rule, cycle, rank, other)
+            if other_pc == pc and other != unit and name in rule["next"]:
+                assert cycle - at >= rule["min_cycles"], (rule, cycle, unit, other)
         if name in rule["prev"]:
-            last[pc, rank] = cycle
+            last[pc, unit] = cycle

@@ -39,7 +39,9 @@ from npusim.memory.layout import (
     CMD_WR,
     GP_ACT_OK,
     GP_RD_OK,
+    GP_SID,
     GP_WR_OK,
+    GROUP_WORDS,
     H_LOG,
     H_LOG_LIMIT,
     LOG_WORDS,
@@ -49,7 +51,9 @@ from npusim.memory.layout import (
     RK_BANKS,
     RK_FAW,
     RK_FAW_AT,
+    RK_GROUPS,
     RK_NUM_BANKS,
+    RK_NUM_GROUPS,
     RK_OPEN,
     RK_PC,
     RK_PRE_OK,
@@ -64,6 +68,7 @@ from npusim.memory.layout import (
     T_ACT_LEN,
     T_CCDL,
     T_CCDL_WR,
+    T_CCDR,
     T_CCDS,
     T_CCDS_WR,
     T_COL_LEN,
@@ -90,6 +95,7 @@ from npusim.memory.layout import (
     T_RRDS,
     T_RTP,
     T_RTW,
+    T_SIDS,
     T_WCKPST,
     T_WL,
     T_WR,
@@ -212,6 +218,15 @@ def refresh_bank(s: Words, log: Words, ch: int, bank: int, cycle: int) -> None:
 
 
 @njit
+def separate_stack_ids(s: Words, rank: int, group: int, ok: int) -> None:
+    """Reads of another stack ID come a little later than those of the same one."""
+    for i in range(s[rank + RK_NUM_GROUPS]):
+        other = s[rank + RK_GROUPS] + i * GROUP_WORDS
+        if s[other + GP_SID] != s[group + GP_SID]:
+            raise_to(s, other + GP_RD_OK, ok)
+
+
+@njit
 def column(s: Words, log: Words, ch: int, bank: int, write: int, cycle: int) -> None:
     """RD or WR; `cycle` is that of the column command itself (after a CAS, if any)."""
     mem, rank, group = s[ch + CH_MEM], s[bank + BK_RANK], s[bank + BK_GROUP]
@@ -239,6 +254,8 @@ def column(s: Words, log: Words, ch: int, bank: int, write: int, cycle: int) -> 
         elif s[other + RK_PC] == pc:
             raise_to(s, other + RK_RD_OK, cycle + other_rd)
             raise_to(s, other + RK_WR_OK, cycle + other_wr)
+    if s[mem + T_SIDS] > 1 and write == 0:
+        separate_stack_ids(s, rank, group, cycle + s[mem + T_CCDR])
     length = s[mem + T_COL_LEN]
     s[ch + CH_COL_OK] = cycle + length
     if s[mem + T_DUAL] == 0:

@@ -1,0 +1,138 @@
+"""What a program speaks of: engines, kernels, memory spaces, opcodes, edges, transfers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+#: signal offset meaning "when the command ends"; offsets >= 0 are ticks after its start
+END = -1
+
+
+class EngineKind(StrEnum):
+    """Hardware engines that execute commands in order."""
+
+    HOST = "host"
+    DISPATCH = "dispatch"  # device front end: starts kernels
+    BARRIER = "barrier"  # barrier registers of a device
+    DMA_LOAD = "dma_load"
+    DMA_STORE = "dma_store"
+    MATRIX = "matrix"
+    VECTOR = "vector"
+    CONVERT = "convert"
+
+
+class Opcode(IntEnum):
+    """What a command does."""
+
+    LAUNCH = 0  # host issues a kernel or a graph
+    SYNC = 1  # host blocks until what it awaits is done
+    DISPATCH = 2  # device front end starts a kernel
+    LOAD = 3
+    STORE = 4
+    MATMUL = 5
+    VECTOR = 6
+    CONVERT = 7
+    SIGNAL = 8  # sets (register, bit); a WAIT of the same generation sees it
+    WAIT = 9
+
+
+class EdgeKind(IntEnum):
+    """Why a command waits for a signal."""
+
+    DATA = 0
+    BUFFER_FREE = 1
+    BARRIER = 2
+    LAUNCH = 3
+    ORDER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One in-order engine on a clock of `period_ps`, at most `queue_depth` descriptors in flight."""
+
+    name: str
+    kind: EngineKind
+    device: str
+    core: int | None
+    period_ps: Fraction
+    queue_depth: int = 1
+    issue_ticks: int = 0  # DMA: ticks to issue one descriptor
+    port: int = -1  # memory-system port of a DMA engine
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch. Stage time is counted per kernel, in program order."""
+
+    name: str
+    operator: str
+    stage: str
+    layer: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpace:
+    """A memory that regions and transfers name: DRAM, shared SRAM or one core's scratchpad."""
+
+    name: str
+    kind: str  # "dram" | "shared_sram" | "scratchpad"
+    capacity_bytes: int
+    memory: int = -1  # index in the memory system; -1 for scratchpads
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A named range of a DRAM or shared SRAM, for reports and footprint."""
+
+    name: str
+    space: int
+    offset: int
+    nbytes: int
+    role: str
+
+
+class Transfers:
+    """Transfers of LOAD and STORE commands, struct-of-arrays; runs in CSR form.
+
+    `runs` has columns base, bytes, stride, count: `count` pieces of `bytes`, `stride` apart.
+    """
+
+    def __init__(
+        self,
+        space: NDArray[np.int32],
+        is_write: NDArray[np.bool_],
+        role: NDArray[np.int8],
+        run_ptr: NDArray[np.int64],
+        runs: NDArray[np.int64],
+    ) -> None:
+        self.space = space
+        self.is_write = is_write
+        self.role = role
+        self.run_ptr = run_ptr
+        self.runs = runs
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    def nbytes(self) -> NDArray[np.int64]:
+        """Bytes of each transfer."""
+        per_run = self.runs[:, 1] * self.runs[:, 3]
+        total = np.concatenate(([0], np.cumsum(per_run)))
+        result: NDArray[np.int64] = total[self.run_ptr[1:]] - total[self.run_ptr[:-1]]
+        return result
+
+    def of(self, index: int) -> NDArray[np.int64]:
+        """Runs of one transfer, shape (n, 4)."""
+        return self.runs[self.run_ptr[index] : self.run_ptr[index + 1]]
+
+
+ROLES = ("weight", "kv", "activation")
