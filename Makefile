@@ -7,7 +7,7 @@ WORKERS ?= 2
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint docs bench format clean
+.PHONY: help install warm demo test test-slow lint docs bench format clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -33,11 +33,15 @@ lint: $(STAMP) ## ruff and mypy only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict npusim
 
-test: lint ## lint, types, fast tests, documentation
+# The memory kernel is compiled on first use (about a minute) and cached beside the sources.
+warm: $(STAMP)
+	$(BIN)/npusim op rk3588 matmul 8x64x64 --quant w8a8 > /dev/null
+
+test: lint warm ## lint, types, fast tests, documentation
 	$(BIN)/pytest -n $(WORKERS)
 	$(BIN)/mkdocs build --quiet --strict
 
-test-slow: $(STAMP) ## the tests marked slow
+test-slow: warm ## the tests marked slow
 	$(BIN)/pytest -n $(WORKERS) -m slow
 
 docs: $(STAMP) ## build the documentation into site/

@@ -1,3 +1,3 @@
-"""Version of npusim, the one place of it besides pyproject.toml."""
+"""Version of npusim, the one place of it."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""npusim compiler."""
+"""Graph to `Program`: lay out, plan, tile, split over cores, emit."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from npusim.compiler.emit import Emission
 from npusim.compiler.emit_matmul import MatmulEmitter
-from npusim.compiler.emit_vector import emit_gather, emit_kv_append, emit_vector
+from npusim.compiler.emit_moves import emit_gather, emit_kv_append
+from npusim.compiler.emit_vector import emit_vector
 from npusim.compiler.layout import Layout
 from npusim.compiler.matmul_traits import matmul_traits
 from npusim.compiler.target import Target
@@ -20,7 +21,8 @@ from npusim.workload.operator import OperatorKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npusim.compiler.tiling import MatmulPlan, MatmulTraits
+    from npusim.compiler.matmul_traits import MatmulTraits
+    from npusim.compiler.tiling import MatmulPlan
     from npusim.config.compiler import CompilerConfig
     from npusim.config.system import SystemConfig
     from npusim.program import Program

@@ -1,8 +1,9 @@
 """The program under construction: kernels, launches and barriers.
 
-Every kernel follows one scheme. The host launches it, the device front end dispatches it, the first
-command of every engine waits for the dispatch (LAUNCH edge), its outputs are handed on by one SIGNAL
-of the barrier registers, and loads of a tensor wait for the SIGNAL of its producers (BARRIER edge).
+Every kernel follows one scheme. The host launches it, the device front end dispatches it, the
+first command of every engine waits for the dispatch (LAUNCH edge), its outputs are handed on by one
+SIGNAL of the barrier registers, and loads of a tensor wait for the SIGNAL of its producers (BARRIER
+edge).
 Eager kernels start when the kernel before has signalled; a graph dispatches ahead, so that weight
 loads of a kernel may run while the one before still computes.
 """
@@ -62,7 +63,9 @@ class Emission:
         self.builder = ProgramBuilder(target.engines, (), target.spaces, target.ticks_per_cycle)
         self.builder.allocations.extend(layout.allocations)
         self.scratchpads = [
-            Scratchpad(self.builder, target.scratchpad_space(core), layout.scratchpad_reserved_bytes)
+            Scratchpad(
+                self.builder, target.scratchpad_space(core), layout.scratchpad_reserved_bytes
+            )
             for core in range(target.cores)
         ]
         self._signals: dict[str, list[int]] = {}
@@ -99,12 +102,18 @@ class Emission:
             duration_ticks=duration_ticks,
             macs=macs,
         )
-        for one in np.unique(engine).tolist():
-            mine = np.flatnonzero(np.broadcast_to(engine == one, orders.shape))
-            first = mine[np.argmin(orders[mine])]
-            candidate = (int(orders[first]), int(ids[first]))
-            self._first[one] = min(self._first.get(one, candidate), candidate)
+        if isinstance(engine, int):
+            self._note_first(engine, orders, ids)
+        else:
+            for one in np.unique(engine).tolist():
+                mine = np.flatnonzero(engine == one)
+                self._note_first(one, orders[mine], ids[mine])
         return ids
+
+    def _note_first(self, engine: int, orders: Ints, ids: Ints) -> None:
+        first = int(np.argmin(orders))
+        candidate = (int(orders[first]), int(ids[first]))
+        self._first[engine] = min(self._first.get(engine, candidate), candidate)
 
     def arrive(self, commands: Ints) -> None:
         """The kernel's SIGNAL waits for these."""
@@ -183,7 +192,7 @@ class Emission:
         return self.builder.build()
 
     def _reuse_blockers(self, tensor: Tensor) -> list[int]:
-        """Signals after which the tensor's bytes are free: last readers of what lay there before."""
+        """Signals after which the tensor's bytes are free: last readers of what lay there."""
         if self.launch is LaunchMode.EAGER or not self.config.prefetch:
             return []
         names = self.layout.previous_tenants(tensor)

@@ -1,8 +1,9 @@
 """Base addresses of weights, KV cache and activations.
 
-Weights come first, every tensor aligned to `ALIGNMENT_BYTES`, then the KV cache (per layer K then V,
-per sequence and head `capacity` token rows), then an activation arena that is reused as tensors
-die (first fit by first use). Addresses count from 0 in each memory.
+Weights come first, every tensor aligned to `ALIGNMENT_BYTES`, then the KV cache (per layer K then
+V, per sequence and head `capacity` token rows, as `workload.kv_cache` describes it), then an
+activation arena that is reused as tensors die (first fit by first use). Addresses count from 0 in
+each memory.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Layout:
     def _activation_space(
         self, graph: OperatorGraph, config: CompilerConfig, launch: LaunchMode
     ) -> int:
-        """DRAM, shared SRAM or (one core) the scratchpad, as `compiler.activation_residency` says."""
+        """DRAM, shared SRAM or (one core) scratchpad, as `compiler.activation_residency` says."""
         target = self._target
         residency = config.activation_residency
         shared = target.device.shared_sram

@@ -2,16 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npusim.compiler.tiling import MatmulTraits
-from npusim.config.compute import AccumulatorConvert, WeightDequant
+import numpy as np
+
+from npusim.config.compute import AccumulatorConvert, ComputeDtype, WeightDequant
 from npusim.workload.tensor import DTYPE_BITS, Role
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
     from npusim.compiler.emit import Emission
     from npusim.workload.operator import Operator
     from npusim.workload.tensor import Tensor
+
+ACCUMULATOR_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulTraits:
+    """What the tiler must know of a matmul beside its shape, in bits per element.
+
+    `a_on_chip` / `c_on_chip`: the operand lives in the scratchpad already, no slots and no DMA.
+    `expanded_bits` > 0: the stationary operand is also held in that format after dequantisation.
+    `converted`: accumulators are converted by a command; a 32-bit tile is held beside the output.
+    """
+
+    a_bits: int
+    w_bits: float  # as held in the scratchpad slot that DMA fills
+    w_dram_bits: float  # as stored in DRAM, scales included
+    out_bits: int
+    compute_dtype: ComputeDtype
+    expanded_bits: int = 0
+    converted: bool = False
+    a_on_chip: bool = False
+    c_on_chip: bool = False
+    a_in_dram: bool = True  # else: in the shared SRAM, or on chip
+    w_in_dram: bool = True
+    c_in_dram: bool = True
+    a_bytes_per_cycle: int = 1  # rate of one DMA engine towards the operand's home
+    w_bytes_per_cycle: int = 1
+    c_bytes_per_cycle: int = 1
+    k_group: int = 1  # tiles along k hold whole scale groups
+
+    @property
+    def operand_bits(self) -> int:
+        """Bits per element on the path to the matrix unit."""
+        return self.expanded_bits or self.a_bits
+
+
+def bits_to_bytes(bits: ArrayLike) -> NDArray[np.int64]:
+    """Whole bytes that hold `bits`."""
+    result: NDArray[np.int64] = np.ceil(np.asarray(bits) / 8).astype(np.int64)
+    return result
 
 
 def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
@@ -38,6 +82,9 @@ def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
     def rate(tensor: Tensor) -> int:
         return emission.target.path_bytes_per_cycle(emission.home(tensor).space)
 
+    def in_dram(tensor: Tensor) -> bool:
+        return emission.home(tensor).space == emission.target.dram_space
+
     is_integer = dtype.value.startswith("int")
     return MatmulTraits(
         a_bits=DTYPE_BITS[moving.dtype],
@@ -49,6 +96,9 @@ def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
         converted=is_integer and core.matrix.accumulator_convert is not AccumulatorConvert.INLINE,
         a_on_chip=emission.is_in_scratchpad(moving),
         c_on_chip=all(emission.is_in_scratchpad(t) for t in operator.outputs),
+        a_in_dram=in_dram(moving),
+        w_in_dram=in_dram(stationary),
+        c_in_dram=in_dram(operator.outputs[0]),
         a_bytes_per_cycle=rate(moving),
         w_bytes_per_cycle=rate(stationary),
         c_bytes_per_cycle=rate(operator.outputs[0]),

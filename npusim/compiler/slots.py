@@ -1,8 +1,8 @@
 """Scratchpad slots: rings of equal ranges, who fills and reads them, and when they are free again.
 
 One discipline serves every kernel. Writers *fill* a ring in turn, readers *read* it, and a slot is
-*recycled* when its last reader has ended: the next writer of this kernel has a BUFFER_FREE edge from
-that reader, and so have writers of later kernels that take bytes of the slot.
+*recycled* when its last reader has ended: the next writer of this kernel has a BUFFER_FREE edge
+from that reader, and so have writers of later kernels that take bytes of the slot.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _START, _END, _USER = range(3)
+_USER_BITS = 40  # command ids are smaller
 _BEYOND = np.iinfo(np.int64).max
 
 
@@ -78,11 +79,15 @@ class Scratchpad:
 
     def fill(self, writers: Ints, ring: Slots) -> None:
         """Writers take the slots in turn, after whoever used them in earlier kernels."""
-        ordinals = np.arange(len(writers))
-        self._builder.regions(writers, self.space, ring.at(ordinals), ring.nbytes, is_write=True)
+        self.overwrite(writers, ring)
         first, users = self._earlier_users(ring, len(writers))
         if len(first):
             self._builder.edges(writers[first], users, EdgeKind.BUFFER_FREE)
+
+    def overwrite(self, writers: Ints, ring: Slots) -> None:
+        """Writers change the slots in place, in turn."""
+        ordinals = np.arange(len(writers))
+        self._builder.regions(writers, self.space, ring.at(ordinals), ring.nbytes, is_write=True)
 
     def read(self, readers: Ints, ring: Slots, ordinals: Ints | None = None) -> None:
         """Readers read the slots in turn, or the ones of these ordinals."""
@@ -94,11 +99,11 @@ class Scratchpad:
         """The n-th slot filled is free again when its last reader has ended."""
         count, uses = ring.count, len(last_readers)
         if uses > count:
-            self._builder.edges(
-                writers[count:], last_readers[: uses - count], EdgeKind.BUFFER_FREE
-            )
+            self._builder.edges(writers[count:], last_readers[: uses - count], EdgeKind.BUFFER_FREE)
         used = min(count, uses)
-        self.release(ring.at(np.arange(uses - used, uses)), ring.nbytes, last_readers[uses - used :])
+        self.release(
+            ring.at(np.arange(uses - used, uses)), ring.nbytes, last_readers[uses - used :]
+        )
 
     def release(self, offsets: ArrayLike, nbytes: int, last_users: Ints) -> None:
         """Record last users of ranges of this kernel (offsets broadcast)."""
@@ -110,11 +115,13 @@ class Scratchpad:
         past, used = self._past, min(ring.count, uses)
         stop = ring.offset + used * ring.nbytes
         past = past[(past[:, _START] < stop) & (ring.offset < past[:, _END])]
+        if not len(past):
+            return past[:, _START], past[:, _USER]
         starts = ring.at(np.arange(used))[:, np.newaxis]
         overlaps = (past[:, _START] < starts + ring.nbytes) & (starts < past[:, _END])
         ordinal, which = np.nonzero(overlaps)
-        pairs = np.unique(np.stack((ordinal, past[which, _USER]), axis=1), axis=0)
-        return pairs[:, 0], pairs[:, 1]
+        pairs = np.unique((ordinal << _USER_BITS) + past[which, _USER])
+        return pairs >> _USER_BITS, pairs & ((1 << _USER_BITS) - 1)
 
 
 def uncovered(old: Ints, new: Ints) -> Ints:

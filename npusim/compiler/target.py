@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from npusim.config.compute import ComputeDtype
+from npusim.config.system import SharedTiles
 from npusim.errors import ConfigError, MappingError
 from npusim.program import Engine, EngineKind, MemorySpace
 
@@ -39,9 +40,9 @@ class CoreEngines:
 class Target:
     """One device of a system, resolved for code generation.
 
-    Spaces are, in order: the DRAM behind the device's bus, the shared SRAM if there is one, then one
-    scratchpad per core. Ports are numbered as DMA engines are: per core, loads before stores; each
-    engine has one port per path (`port_paths`).
+    Spaces are, in order: the DRAM behind the device's bus, the shared SRAM if there is one, then
+    one scratchpad per core. Ports are numbered as DMA engines are: per core, loads before stores;
+    each engine has one port per path (`port_paths`).
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class Target:
     Raises
     ------
     ConfigError
-        If the system has several devices.
+        If the system has several devices, or shares tiles by multicast.
     """
 
     def __init__(
@@ -71,6 +72,13 @@ class Target:
         if len(system.devices) != 1:
             raise ConfigError("devices", "one program runs on one device", sorted(system.devices))
         self.device_name, self.device = next(iter(system.devices.items()))
+        if self.device.shared_tiles is SharedTiles.MULTICAST:
+            raise ConfigError(
+                f"devices.{self.device_name}.shared_tiles",
+                "has no schedule yet",
+                self.device.shared_tiles.value,
+                "use 'read_per_core' or 'shared_sram'",
+            )
         self.host = system.host
         self._is_memory_ideal = is_memory_ideal
         bus = system.buses[self.device.bus]
@@ -149,7 +157,10 @@ class Target:
         return int(ticks)
 
     def compute_dtype(self, wanted: str, where: str) -> ComputeDtype:
-        """Format the matrix unit computes in for `wanted`, fp16 and bf16 standing in for each other.
+        """Format the matrix unit computes in for `wanted`, or its 16-bit twin.
+
+        fp16 and bf16 stand in for each other, as in the bounds (`analytic.peaks.TWINS`, which the
+        compiler does not import).
 
         Raises
         ------
@@ -213,60 +224,44 @@ class Target:
         return tuple(spaces)
 
     def _engines(self) -> tuple[tuple[Engine, ...], tuple[CoreEngines, ...]]:
-        one_ps = Fraction(1)
-        name = self.device_name
+        one_ps, name = Fraction(1), self.device_name
+        depth = self.host.queue_depth
         engines = [
-            Engine(
-                "host",
-                EngineKind.HOST,
-                "host",
-                None,
-                one_ps,
-                queue_depth=self.host.queue_depth,
-            ),
+            Engine("host", EngineKind.HOST, "host", None, one_ps, queue_depth=depth),
             Engine(f"{name}.dispatch", EngineKind.DISPATCH, name, None, one_ps),
             Engine(f"{name}.barrier", EngineKind.BARRIER, name, None, self.period_ps),
         ]
-        cores = []
-        port = 0
-        dma = self.core.dma
-        paths = len(self.port_paths())
-        for core in range(self.cores):
-            prefix = f"{name}.core{core}"
+        cores = tuple(self._add_core(engines, core) for core in range(self.cores))
+        return tuple(engines), cores
 
-            def add(unit: str, kind: EngineKind, *, core: int = core, prefix: str = prefix) -> int:
-                engines.append(Engine(f"{prefix}.{unit}", kind, name, core, self.period_ps))
-                return len(engines) - 1
+    def _add_core(self, engines: list[Engine], core: int) -> CoreEngines:
+        """Append one core's engines."""
+        name, dma = self.device_name, self.core.dma
+        first_dma = core * (dma.load_engines + dma.store_engines)
 
-            def add_dma(
-                unit: str, kind: EngineKind, port: int, *, core: int = core, prefix: str = prefix
-            ) -> int:
-                engines.append(
-                    Engine(
-                        f"{prefix}.{unit}",
-                        kind,
-                        name,
-                        core,
-                        self.period_ps,
-                        queue_depth=dma.queue_depth,
-                        issue_ticks=dma.issue_cycles * self.ticks_per_cycle,
-                        port=port,
-                    )
-                )
-                return len(engines) - 1
+        def add(unit: str, kind: EngineKind) -> int:
+            full = f"{name}.core{core}.{unit}"
+            engines.append(Engine(full, kind, name, core, self.period_ps))
+            return len(engines) - 1
 
-            matrix = add("matrix", EngineKind.MATRIX)
-            vector = add("vector", EngineKind.VECTOR)
-            convert = add("convert", EngineKind.CONVERT) if self.core.convert else None
-            loads = tuple(
-                add_dma(f"load{i}", EngineKind.DMA_LOAD, port + i * paths)
-                for i in range(dma.load_engines)
+        def add_dma(unit: str, kind: EngineKind, number: int) -> int:
+            index = add(unit, kind)
+            engines[index] = replace(
+                engines[index],
+                queue_depth=dma.queue_depth,
+                issue_ticks=dma.issue_cycles * self.ticks_per_cycle,
+                port=number * len(self.port_paths()),
             )
-            port += dma.load_engines * paths
-            stores = tuple(
-                add_dma(f"store{i}", EngineKind.DMA_STORE, port + i * paths)
-                for i in range(dma.store_engines)
-            )
-            port += dma.store_engines * paths
-            cores.append(CoreEngines(matrix, vector, convert, loads, stores))
-        return tuple(engines), tuple(cores)
+            return index
+
+        matrix = add("matrix", EngineKind.MATRIX)
+        vector = add("vector", EngineKind.VECTOR)
+        convert = add("convert", EngineKind.CONVERT) if self.core.convert else None
+        loads = tuple(
+            add_dma(f"load{i}", EngineKind.DMA_LOAD, first_dma + i) for i in range(dma.load_engines)
+        )
+        stores = tuple(
+            add_dma(f"store{i}", EngineKind.DMA_STORE, first_dma + dma.load_engines + i)
+            for i in range(dma.store_engines)
+        )
+        return CoreEngines(matrix, vector, convert, loads, stores)

@@ -7,7 +7,6 @@ stalls inside a command, which appear as waits between commands.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,10 +50,10 @@ def matrix_array_cycles(
     """Cycles of the array alone.
 
     Weight-stationary: T = m, input-stationary: T = n, each ``2R + C + T - 2`` per fold; output-
-    stationary: T = k, ``2R + C + T - 2`` with drain and ``R + C + T - 2`` without. A processing element
-    that does p MACs per cycle streams T in ``ceil(T / p)``. With overlapped preload only the first
-    fold pays fill and drain, the others ``max(T, R)``. Several units share the folds. Cube:
-    ``startup + blocks / units``.
+    stationary: T = k, ``2R + C + T - 2`` with drain and ``R + C + T - 2`` without. A processing
+    element that does p MACs per cycle streams T in ``ceil(T / p)``. With overlapped preload only
+    the first fold pays fill and drain, the others ``max(T, R)``. Several units share the folds.
+    Cube: ``startup + blocks / units``.
     """
     folds = ceil_div(matrix_folds(spec, dtype, m, k, n), spec.units)
     if spec.kind is MatrixKind.CUBE:
@@ -102,17 +101,31 @@ def matrix_cycles(
 
 
 def vector_cycles(
-    spec: VectorSpec, ops: tuple[tuple[str, int], ...], dtype: ComputeDtype, moved_bytes: int
-) -> int:
-    """Cycles of one VECTOR command: lanes times cost per operation, or bytes moved, plus latency."""
+    spec: VectorSpec,
+    ops: tuple[tuple[str, Ints | int], ...],
+    dtype: ComputeDtype,
+    moved_bytes: Ints | int,
+) -> Ints:
+    """Cycles of VECTOR commands: lanes times cost per operation, or bytes moved, plus latency."""
     lanes = spec.lanes[dtype]
-    work = sum(-(-elems * spec.op_cycles[name] // lanes) for name, elems in ops)
-    return max(work, -(-moved_bytes // spec.bytes_per_cycle)) + spec.latency_cycles
+    work = np.zeros(np.shape(moved_bytes), dtype=np.int64)
+    for name, elems in ops:
+        work = work + ceil_div(np.asarray(elems, np.int64) * spec.op_cycles[name], lanes)
+    return np.maximum(work, ceil_div(moved_bytes, spec.bytes_per_cycle)) + spec.latency_cycles
 
 
-def convert_cycles(spec: ConvertSpec, elems: int) -> Fraction:
-    """Cycles of one CONVERT command: the fixed part plus ``ceil(elems / elems_per_cycle)``."""
-    return spec.fixed_cycles + -(-elems // spec.elems_per_cycle)
+def convert_ticks(spec: ConvertSpec, elems: Ints | int, ticks_per_cycle: int) -> Ints:
+    """Ticks of CONVERT commands: the fixed part plus ``ceil(elems / elems_per_cycle)`` cycles.
+
+    Raises
+    ------
+    ValueError
+        If the fixed part is no whole number of ticks.
+    """
+    fixed = spec.fixed_cycles * ticks_per_cycle
+    if fixed.denominator != 1:
+        raise ValueError(f"{spec.fixed_cycles} cycles are no whole number of ticks")
+    return fixed.numerator + ceil_div(elems, spec.elems_per_cycle) * ticks_per_cycle
 
 
 def _dataflow(spec: MatrixSpec) -> Dataflow:

@@ -1,4 +1,4 @@
-"""Bus masters and buses: cutting transfers into INCR bursts, grants, data channels, credits.
+"""Bus masters and buses: grants, data channels, credits, completion (compiled).
 
 One address grant per bus cycle and direction; a burst needs a credit of its port and direction.
 Write data follow their grant on the write data channel; read data flow back as they arrive, one
@@ -28,7 +28,6 @@ from npusim.memory.layout import (
     AX_STREAM,
     AX_TID,
     BS_ADDR_FREE,
-    BS_CUT,
     BS_DATA,
     BS_DATA_FREE,
     BS_DEN,
@@ -44,7 +43,6 @@ from npusim.memory.layout import (
     H_FIRST_DONE,
     H_NUM_BUSES,
     H_OUT,
-    H_RUN_FREE,
     H_UNFINISHED,
     MM_ARB_END,
     MM_ARB_PS,
@@ -56,29 +54,17 @@ from npusim.memory.layout import (
     PT_DEN,
     PT_GRANT,
     PT_GRANT_BEFORE,
-    PT_HEAD,
     PT_MEM,
-    PT_NODE,
     PT_NUM,
-    PT_OFFSET,
     PT_RATE,
     PT_READ_FREE,
     PT_READY,
-    PT_ROW,
     PT_SEQ,
     PT_STREAMS,
-    PT_SUPPLY_FREE,
-    PT_TAIL,
     PT_TID,
     PT_VALID,
     PT_WRITE,
     READ,
-    RN_BASE,
-    RN_BYTES,
-    RN_COUNT,
-    RN_NEXT,
-    RN_STRIDE,
-    RUN_WORDS,
     ST_CREDITS,
     ST_ENTITY,
     ST_FIFO,
@@ -96,72 +82,11 @@ from npusim.memory.layout import (
     TR_ALL_CUT,
     TR_DONE,
     TR_LEFT,
-    TR_MEM,
-    TR_NEXT,
-    TR_NODE,
-    TR_SUBMIT,
-    TR_WRITE,
     TRANSFER_WORDS,
     WRITE,
     Words,
 )
-
-
-@njit
-def cut_burst(s: Words, transfers: Words, runs: Words, port: int, now_ps: int) -> None:
-    """Cut the next AXI burst of the port's transfers; none crosses 4 KiB or the burst limit."""
-    tid = s[port + PT_HEAD]
-    if tid == NONE:
-        s[port + PT_VALID] = 0
-        return
-    node, offset = s[port + PT_NODE], s[port + PT_OFFSET]
-    addr = runs[node * RUN_WORDS + RN_BASE] + s[port + PT_ROW] * runs[node * RUN_WORDS + RN_STRIDE] + offset
-    cut = s[s[port + PT_BUS] + BS_CUT]
-    size = min(runs[node * RUN_WORDS + RN_BYTES] - offset, cut - (addr & (cut - 1)))
-    write = transfers[tid * TRANSFER_WORDS + TR_WRITE]
-    s[port + PT_VALID], s[port + PT_ADDR], s[port + PT_BYTES] = 1, addr, size
-    s[port + PT_WRITE], s[port + PT_MEM], s[port + PT_TID] = write, transfers[tid * TRANSFER_WORDS + TR_MEM], tid
-    transfers[tid * TRANSFER_WORDS + TR_LEFT] += 1
-    ready = max(transfers[tid * TRANSFER_WORDS + TR_SUBMIT], now_ps)
-    if write:
-        ready = supply_ps(s, port, size, max(transfers[tid * TRANSFER_WORDS + TR_SUBMIT], s[port + PT_GRANT_BEFORE]))
-    s[port + PT_READY] = ready
-    s[port + PT_OFFSET] = offset + size
-    if offset + size == runs[node * RUN_WORDS + RN_BYTES]:
-        next_row(s, transfers, runs, port, node, tid)
-
-
-@njit
-def next_row(s: Words, transfers: Words, runs: Words, port: int, node: int, tid: int) -> None:
-    """Move on to the next row, run or transfer of the port."""
-    s[port + PT_OFFSET] = 0
-    s[port + PT_ROW] += 1
-    if s[port + PT_ROW] < runs[node * RUN_WORDS + RN_COUNT]:
-        return
-    s[port + PT_ROW] = 0
-    following = runs[node * RUN_WORDS + RN_NEXT]
-    runs[node * RUN_WORDS + RN_NEXT] = s[H_RUN_FREE]
-    s[H_RUN_FREE] = node
-    if following == NONE:
-        transfers[tid * TRANSFER_WORDS + TR_ALL_CUT] = 1
-        head = transfers[tid * TRANSFER_WORDS + TR_NEXT]
-        s[port + PT_HEAD] = head
-        if head == NONE:
-            s[port + PT_TAIL] = NONE
-        else:
-            following = transfers[head * TRANSFER_WORDS + TR_NODE]
-    s[port + PT_NODE] = following
-
-
-@njit
-def supply_ps(s: Words, port: int, size: int, from_ps: int) -> int:
-    """When the engine has read `size` bytes of write data from its side."""
-    num, den = s[port + PT_NUM], s[port + PT_DEN]
-    start = max(s[port + PT_SUPPLY_FREE], next_cycle(num, den, from_ps))
-    rate = s[port + PT_RATE]
-    end = start + (size + rate - 1) // rate
-    s[port + PT_SUPPLY_FREE] = end
-    return edge_ps(num, den, end)
+from npusim.memory.transfer import cut_burst
 
 
 @njit
@@ -310,7 +235,10 @@ def release(
     s[stream + ST_RELEASE_N] += 1
     tid = s[burst + AX_TID]
     transfers[tid * TRANSFER_WORDS + TR_LEFT] -= 1
-    if transfers[tid * TRANSFER_WORDS + TR_LEFT] == 0 and transfers[tid * TRANSFER_WORDS + TR_ALL_CUT]:
+    if (
+        transfers[tid * TRANSFER_WORDS + TR_LEFT] == 0
+        and transfers[tid * TRANSFER_WORDS + TR_ALL_CUT]
+    ):
         transfers[tid * TRANSFER_WORDS + TR_DONE] = done_ps
         n = s[H_OUT]
         out[2 * n], out[2 * n + 1] = done_ps, tid

@@ -1,4 +1,4 @@
-"""How much of its peak a memory reaches for a class of access pattern, measured by the burst kernel.
+"""Share of its peak a memory reaches for a class of patterns, measured by the burst kernel.
 
 A class is (memory, row length rounded down to a power of two, direction mix). It is measured once
 on a synthetic stream that saturates the memory and kept per process and, keyed by content hash,

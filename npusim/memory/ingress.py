@@ -101,8 +101,8 @@ def enter(s: Words, transfers: Words, out: Words, log: Words, stream: int, now_p
         if s[burst + AX_LEFT] == NONE:
             begin(s, transfers, stream, burst, mem)
         if s[mem + MM_IS_SRAM]:
-            access_sram(s, transfers, stream, burst, now_ps)
-        elif not enter_dram(s, transfers, out, log, stream, burst, now_ps):
+            access_sram(s, stream, burst, now_ps)
+        elif not enter_dram(s, log, stream, burst, now_ps):
             set_time(s, s[stream + ST_ENTITY], NEVER)
             return
         head = s[stream + ST_FIFO_HEAD] + 1
@@ -129,9 +129,7 @@ def begin(s: Words, transfers: Words, stream: int, burst: int, mem: int) -> None
 
 
 @njit
-def enter_dram(
-    s: Words, transfers: Words, out: Words, log: Words, stream: int, burst: int, now_ps: int
-) -> bool:
+def enter_dram(s: Words, log: Words, stream: int, burst: int, now_ps: int) -> bool:
     """Put the rest of a burst into channel queues; False when blocked by a full one."""
     mem, end = s[burst + AX_MEM], s[burst + AX_END]
     size = s[mem + MM_BURST]
@@ -159,7 +157,7 @@ def enter_dram(
             s[stream + ST_PHASE] = PHASE_NORMAL
             continue
         if axi != NONE and status != ACCEPT_QUEUED:
-            arrived(s, burst, edge_ceil_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle + 1), mem)
+            arrived(s, burst, edge_ceil_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle + 1))
         s[stream + ST_AT] = addr + size
         s[stream + ST_PHASE] = PHASE_NEW
     return True
@@ -180,7 +178,7 @@ def finish_entry(
 
 
 @njit
-def arrived(s: Words, burst: int, at_ps: int, mem: int) -> None:
+def arrived(s: Words, burst: int, at_ps: int) -> None:
     """One DRAM burst's data left the memory at `at_ps` (or its write is done)."""
     at_ps += s[s[s[burst + AX_PORT] + PT_BUS] + BS_RESPONSE_PS]
     s[burst + AX_FIRST] = min(s[burst + AX_FIRST], at_ps)
@@ -201,7 +199,7 @@ def serve_column(s: Words, ch: int, req: int, cycle: int, write: int, port: int)
     if burst != NONE:
         latency = s[mem + T_WL] if write else s[mem + T_RL]
         extra = 0 if write else s[mem + MM_LATENCY_PS]
-        arrived(s, burst, edge_ceil_ps(num, den, cycle + latency) + extra, mem)
+        arrived(s, burst, edge_ceil_ps(num, den, cycle + latency) + extra)
 
 
 @njit
@@ -233,7 +231,7 @@ def refill(s: Words, transfers: Words, out: Words, log: Words, ch: int, now_ps: 
 
 
 @njit
-def access_sram(s: Words, transfers: Words, stream: int, burst: int, now_ps: int) -> None:
+def access_sram(s: Words, stream: int, burst: int, now_ps: int) -> None:
     """Spread a burst over SRAM banks; each serves one word per cycle in arrival order."""
     mem, write = s[burst + AX_MEM], s[stream + ST_WRITE]
     num, den = s[mem + MM_NUM], s[mem + MM_DEN]

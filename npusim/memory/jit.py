@@ -12,13 +12,15 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from npusim.memory.layout import Words
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -36,29 +38,35 @@ def source_hash() -> str:
 
 def njit(function: F) -> F:
     """Compile for use inside other compiled functions; not cached by itself."""
-    compiled: F = numba.njit(nogil=True, error_model="numpy")(function)
-    return compiled
+    return cast("F", numba.njit(nogil=True, error_model="numpy")(function))
 
 
 def entry(function: F) -> F:
     """Compile a function that Python calls; cached until any source of the package changes."""
-    compiled: F = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None:  # the stamp is private to numba; without it the stock check remains
         index._source_stamp = source_hash()
-    return compiled
+    return cast("F", compiled)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def words_at(_context: Any, _address: Any) -> Any:
-    """View an address as unchecked int64 words.
+if TYPE_CHECKING:
 
-    Inside the kernel tables travel as bare pointers: numba's array views cost seven words per call,
-    reference counts and a sign check per index.
-    """
-    pointer = numba.types.CPointer(numba.types.int64)
+    def words_at(address: int) -> Words:
+        """View an address as unchecked int64 words."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+else:
 
-    return pointer(numba.types.int64), generate
+    @intrinsic
+    def words_at(_context, _address):
+        """View an address as unchecked int64 words.
+
+        Inside the kernel tables travel as bare pointers: numba's array views cost seven words per
+        call, reference counts and a sign check per index.
+        """
+        pointer = numba.types.CPointer(numba.types.int64)
+
+        def generate(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return pointer(numba.types.int64), generate

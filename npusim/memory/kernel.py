@@ -6,7 +6,7 @@ write grants, arrivals at memory per port and direction, DRAM channels.
 
 from __future__ import annotations
 
-from npusim.memory.axi import cut_burst, deliver, grant, offer
+from npusim.memory.axi import deliver, grant, offer
 from npusim.memory.clocking import edge_ceil_ps, first_entity, get_time
 from npusim.memory.dram.channel import look_ahead, step
 from npusim.memory.dram.controller import free_request
@@ -58,6 +58,7 @@ from npusim.memory.layout import (
     TRANSFER_WORDS,
     Words,
 )
+from npusim.memory.transfer import cut_burst
 
 
 @njit
@@ -166,9 +167,16 @@ def add_transfer(
         last = node
     for k in range(TRANSFER_WORDS):
         transfers[tid * TRANSFER_WORDS + k] = 0
-    transfers[tid * TRANSFER_WORDS + TR_PORT], transfers[tid * TRANSFER_WORDS + TR_WRITE] = port_id, write
+    transfers[tid * TRANSFER_WORDS + TR_PORT], transfers[tid * TRANSFER_WORDS + TR_WRITE] = (
+        port_id,
+        write,
+    )
     transfers[tid * TRANSFER_WORDS + TR_MEM] = s[H_MEMS] + mem_id * MEM_WORDS
-    transfers[tid * TRANSFER_WORDS + TR_SUBMIT], transfers[tid * TRANSFER_WORDS + TR_NODE], transfers[tid * TRANSFER_WORDS + TR_NEXT] = now_ps, first, NONE
+    (
+        transfers[tid * TRANSFER_WORDS + TR_SUBMIT],
+        transfers[tid * TRANSFER_WORDS + TR_NODE],
+        transfers[tid * TRANSFER_WORDS + TR_NEXT],
+    ) = now_ps, first, NONE
     s[H_UNFINISHED] += 1
     port = s[H_PORTS] + port_id * PORT_WORDS
     if s[port + PT_TAIL] != NONE:

@@ -41,7 +41,7 @@ ATTRIBUTION_CATEGORIES = (
 ) = range(9)
 NUM_CATEGORIES = 9
 
-# --- header -----------------------------------------------------------------------------------
+# --- header -------------------------------------------------------------------------------------
 (
     H_PORTS, H_NUM_PORTS, H_BUSES, H_NUM_BUSES, H_MEMS, H_NUM_MEMS, H_CHANNELS, H_NUM_CHANNELS,
     H_TREE_TIME, H_TREE_NODE, H_TREE_SIZE, H_CLOCK, H_LAST_WRITE, H_OUT, H_RUN_FREE,
@@ -50,7 +50,7 @@ NUM_CATEGORIES = 9
 HEADER_WORDS = 32
 H_ZERO = 31  # a word that stays 0: no opinion
 
-# --- port: one bus master ---------------------------------------------------------------------
+# --- port: one bus master -----------------------------------------------------------------------
 (
     PT_BUS, PT_NUM, PT_DEN, PT_RATE, PT_STREAMS, PT_ID,
     PT_HEAD, PT_TAIL, PT_NODE, PT_ROW, PT_OFFSET,  # transfer being cut and the place in it
@@ -85,7 +85,7 @@ AXI_WORDS = 13
 ) = range(18)  # fmt: skip
 BUS_WORDS = 18
 
-# --- memory: common part, then DRAM timing or SRAM geometry --------------------------------------
+# --- memory: common part, then DRAM timing or SRAM geometry -------------------------------------
 (
     MM_IS_SRAM, MM_NUM, MM_DEN, MM_CAPACITY, MM_READ_BYTES, MM_WRITE_BYTES, MM_ARB_PS, MM_ARB_END,
     MM_FORWARDED, MM_MERGED, MM_RMW,
@@ -107,11 +107,11 @@ SEG_FROM, SEG_MASK, SEG_TO, SEG_TARGET = range(4)
 TARGET_BANK, TARGET_ROW, TARGET_BANK_XOR_ROW = range(3)
 REFRESH_NONE, REFRESH_ALL, REFRESH_PER_BANK = range(3)
 
-# --- SRAM bank ------------------------------------------------------------------------------------
+# --- SRAM bank ----------------------------------------------------------------------------------
 SB_FREE, SB_KIND, SB_READ_CYCLES, SB_WRITE_CYCLES = range(4)
 SRAM_BANK_WORDS = 4
 
-# --- DRAM channel (controller) --------------------------------------------------------------------
+# --- DRAM channel (controller) ------------------------------------------------------------------
 (
     CH_MEM, CH_ENTITY, CH_NUM, CH_DEN, CH_ID,
     CH_BANKS, CH_NUM_BANKS, CH_RANKS, CH_NUM_RANKS, CH_PCS, CH_NUM_PCS,
@@ -130,7 +130,7 @@ SRAM_BANK_WORDS = 4
 ) = range(60)  # fmt: skip
 CHANNEL_WORDS = 60
 
-# --- DRAM bank --------------------------------------------------------------------------------------
+# --- DRAM bank ----------------------------------------------------------------------------------
 (
     BK_ROW, BK_ACT_OK, BK_PRE_OK, BK_RD_OK, BK_WR_OK, BK_GROUP, BK_RANK, BK_PC, BK_ACTIVE, BK_ID,
     BK_QUEUE,  # words of the read queue, then of the write queue
@@ -155,11 +155,11 @@ GROUP_WORDS = 4
 ) = range(22)  # fmt: skip
 RANK_WORDS = 22
 
-# --- pseudo-channel: one data bus -------------------------------------------------------------------
+# --- pseudo-channel: one data bus ---------------------------------------------------------------
 (PC_ACCOUNTED, PC_DATA_END, PC_KIND, PC_REASON, PC_ARB_SEEN, PC_HELD, PC_CATEGORY) = range(7)
 PC_WORDS = 16
 
-# --- DRAM request -------------------------------------------------------------------------------------
+# --- DRAM request -------------------------------------------------------------------------------
 (
     RQ_NEXT, RQ_PREV, RQ_SEQ, RQ_ARRIVE, RQ_BANK, RQ_ROW, RQ_ADDR, RQ_AXI, RQ_TID, RQ_WRITE,
     RQ_CLASS, RQ_QUEUED,
@@ -167,7 +167,7 @@ PC_WORDS = 16
 REQUEST_WORDS = 12
 CLASS_NEW, CLASS_HIT, CLASS_MISS, CLASS_CONFLICT = -1, 0, 1, 2
 
-# --- growing tables: transfers and run nodes -------------------------------------------------------
+# --- growing tables: transfers and run nodes ----------------------------------------------------
 (
     TR_PORT, TR_WRITE, TR_MEM, TR_SUBMIT, TR_NODE, TR_NEXT, TR_LEFT, TR_ALL_CUT,
     TR_ACCESSES, TR_HITS, TR_MISSES, TR_CONFLICTS, TR_BYTES, TR_DONE,
@@ -177,6 +177,8 @@ RN_BASE, RN_BYTES, RN_STRIDE, RN_COUNT, RN_NEXT = range(5)
 RUN_WORDS = 5
 LOG_WORDS = 5  # cycle, command, channel, bank or rank, row
 
-# --- command codes (log, planning) -------------------------------------------------------------------
-(CMD_ACT, CMD_ACT2, CMD_PRE, CMD_PREAB, CMD_RD, CMD_WR, CMD_REFAB, CMD_REFPB, CMD_CAS, CMD_RDA, CMD_WRA) = range(11)  # fmt: skip
-COMMAND_NAMES = ("ACT", "ACT2", "PRE", "PREab", "RD", "WR", "REFab", "REFpb", "CAS", "RDA", "WRA")
+# --- command codes (log, planning) --------------------------------------------------------------
+(
+    CMD_ACT, CMD_ACT2, CMD_PRE, CMD_PREAB, CMD_RD, CMD_WR, CMD_REFAB, CMD_REFPB, CMD_CAS,
+) = range(9)  # fmt: skip
+COMMAND_NAMES = ("ACT", "ACT2", "PRE", "PREab", "RD", "WR", "REFab", "REFpb", "CAS")

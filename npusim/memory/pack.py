@@ -111,9 +111,7 @@ def add_bus(
     )  # fmt: skip
 
 
-def add_port(
-    p: Packer, base: int, number: int, port: PortConfig, bus_at: int, entity: int
-) -> None:
+def add_port(p: Packer, base: int, number: int, port: PortConfig, bus_at: int, entity: int) -> None:
     """One port with a stream per direction, each with its pool of bursts and credits."""
     streams = p.block(2 * L.STREAM_WORDS)
     p.clock(base, "PT", port.clock_period_ps)

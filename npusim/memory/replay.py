@@ -183,10 +183,9 @@ def replay_trace(
     log = np.zeros((command_log, L.LOG_WORDS), dtype=np.int64)
     state[L.H_LOG_LIMIT] = command_log
     done, result = np.zeros(len(addr), dtype=np.int64), np.zeros(3, dtype=np.int64)
-    arrays = (addr, is_write, arrival)
     run(
-        state.ctypes.data, log.ctypes.data, *(a.ctypes.data for a in arrays), len(addr),
-        done.ctypes.data, result.ctypes.data,
+        state.ctypes.data, log.ctypes.data, addr.ctypes.data, is_write.ctypes.data,
+        arrival.ctypes.data, len(addr), done.ctypes.data, result.ctypes.data,
     )  # fmt: skip
     writes = int(is_write.sum())
     return ReplayResult(

@@ -270,12 +270,16 @@ class SharingMemory:
         flows = [queue[0] for queue in self._queues if queue]
         if not flows:
             return
-        writing = [{flow.is_write for flow in flows if flow.memory == m} for m in range(len(self.memories))]
+        writing = [
+            {flow.is_write for flow in flows if flow.memory == m} for m in range(len(self.memories))
+        ]
         caps: list[float] = []
         uses: list[list[tuple[int, float]]] = []
         num_buses = len(self.buses)
         for flow in flows:
-            mix = "mixed" if len(writing[flow.memory]) > 1 else ("write" if flow.is_write else "read")
+            mix = (
+                "mixed" if len(writing[flow.memory]) > 1 else ("write" if flow.is_write else "read")
+            )
             spec = self.memories[flow.memory]
             pattern = flow.pattern = efficiency(spec, flow.row_bytes, mix)
             peak = self._peaks[flow.memory] * pattern.bandwidth_frac

@@ -44,8 +44,12 @@ class PortConfig:
 
     def __post_init__(self) -> None:
         where = f"port {self.name!r}"
-        require(self.clock_period_ps > 0, f"{where}.clock_period_ps", "is above 0", self.clock_period_ps)
-        require(self.bytes_per_cycle > 0, f"{where}.bytes_per_cycle", "is above 0", self.bytes_per_cycle)
+        require(
+            self.clock_period_ps > 0, f"{where}.clock_period_ps", "is above 0", self.clock_period_ps
+        )
+        require(
+            self.bytes_per_cycle > 0, f"{where}.bytes_per_cycle", "is above 0", self.bytes_per_cycle
+        )
         require(self.outstanding > 0, f"{where}.outstanding", "is above 0", self.outstanding)
 
 
@@ -66,8 +70,15 @@ class BusConfig:
 
     def __post_init__(self) -> None:
         where = f"bus {self.name!r}"
-        require(self.clock_period_ps > 0, f"{where}.clock_period_ps", "is above 0", self.clock_period_ps)
-        require(is_power_of_two(self.data_bytes), f"{where}.data_bytes", "is a power of two", self.data_bytes)
+        require(
+            self.clock_period_ps > 0, f"{where}.clock_period_ps", "is above 0", self.clock_period_ps
+        )
+        require(
+            is_power_of_two(self.data_bytes),
+            f"{where}.data_bytes",
+            "is a power of two",
+            self.data_bytes,
+        )
         require(self.latency_ps >= 0, f"{where}.latency_ps", "is at least 0", self.latency_ps)
         require(
             1 <= self.max_burst_beats <= AXI_MAX_BEATS,
@@ -145,7 +156,7 @@ class DramConfig:
         require(self.latency_ps >= 0, f"{where}.latency_ps", "is at least 0", self.latency_ps)
         if self.refresh == "per_bank":
             require(
-                self.device.timing.get("nRFCpb", 0) > 0 and self.device.timing.get("nREFIpb", 0) > 0,
+                min(self.device.timing.get(key, 0) for key in ("nRFCpb", "nREFIpb")) > 0,
                 f"{where}.refresh", "per_bank needs nRFCpb and nREFIpb", self.device.name,
             )  # fmt: skip
         segments(self.address_map, self.device, self.ranks)
@@ -175,10 +186,17 @@ class SramConfig:
 
     def __post_init__(self) -> None:
         where = f"memory {self.name!r}"
-        require(self.clock_period_ps > 0, f"{where}.clock_period_ps", "is above 0", self.clock_period_ps)
+        require(
+            self.clock_period_ps > 0, f"{where}.clock_period_ps", "is above 0", self.clock_period_ps
+        )
         for key in ("banks", "port_bytes", "interleave_bytes", "capacity_bytes"):
             require(getattr(self, key) > 0, f"{where}.{key}", "is above 0", getattr(self, key))
-        require(self.latency_cycles >= 0, f"{where}.latency_cycles", "is at least 0", self.latency_cycles)
+        require(
+            self.latency_cycles >= 0,
+            f"{where}.latency_cycles",
+            "is at least 0",
+            self.latency_cycles,
+        )
         require(
             self.interleave_bytes % self.port_bytes == 0,
             f"{where}.interleave_bytes", f"is a multiple of port_bytes={self.port_bytes}",

@@ -116,9 +116,7 @@ class MemorySystem:
             left to do.
         """
         horizon = L.NEVER if horizon_ps is None else int(horizon_ps)
-        count = kernel.advance(
-            *self._tables, horizon
-        )
+        count = kernel.advance(*self._tables, horizon)
         if count == 0:
             return []
         done = self._out[:count].tolist()
@@ -234,8 +232,10 @@ class MemorySystem:
 
     def _locate(self) -> None:
         """Remember where the tables are: looking an address up costs more than a kernel call."""
-        tables = (self._state, self._transfers, self._runs, self._out, self._log)
-        self._tables = tuple(table.ctypes.data for table in tables)
+        self._tables: tuple[int, int, int, int, int] = (
+            self._state.ctypes.data, self._transfers.ctypes.data, self._runs.ctypes.data,
+            self._out.ctypes.data, self._log.ctypes.data,
+        )  # fmt: skip
 
 
 def check_links(

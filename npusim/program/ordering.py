@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 _HOPS = 3  # how far back from a SIGNAL its knowledge is collected: store, its producer, its operand
+
+
+class _Knowledge(NamedTuple):
+    """What commands know through the SIGNALs of one engine; SIGNALs are numbered in order."""
+
+    latest: Ints  # by command: number of the latest SIGNAL it knows to have ended, -1 for none
+    ended: NDArray[np.int32]  # by SIGNAL and compute engine: latest command known to have ended
+    first: Ints  # by command: number of the first SIGNAL with an edge from it
 
 
 class Ordering:
@@ -53,22 +62,30 @@ class Ordering:
         ordered = (before == after) | (in_order & (before < after))
         left = np.flatnonzero(~ordered)
         left = left[~_contains(self._data if needs_data else self._all, keys[left])]
-        signals = np.flatnonzero(self._program.opcode == Opcode.SIGNAL)
-        for source in np.unique(engine[signals]).tolist():
-            if not len(left):
-                break
-            mine = signals[engine[signals] == source]
-            left = left[~self._by_signals(before[left], after[left], mine)]
+        if not len(left):
+            return left
+        for knowledge in self._knowledge:
+            left = left[~self._knows(knowledge, before[left], after[left])]
         return left
 
-    def _by_signals(self, before: Ints, after: Ints, signals: Ints) -> Flags:
-        """Whether the latest of these SIGNALs (of one engine) known to `after` knows `before`."""
-        latest = self._latest_known(signals)[after]
+    @cached_property
+    def _knowledge(self) -> list[_Knowledge]:
+        """What the SIGNALs of each engine know."""
+        engine = self._program.engine
+        signals = np.flatnonzero(self._program.opcode == Opcode.SIGNAL)
+        sources = [signals[engine[signals] == e] for e in np.unique(engine[signals]).tolist()]
+        return [
+            _Knowledge(self._latest_known(s), self._known_ended(s), self._first_awaiting(s))
+            for s in sources
+        ]
+
+    def _knows(self, knowledge: _Knowledge, before: Ints, after: Ints) -> Flags:
+        """Whether the latest SIGNAL known to `after` knows that `before` has ended."""
+        latest = knowledge.latest[after]
         engine = self._program.engine[before]
-        ended = self._known_ended(signals)[np.maximum(latest, 0), engine]
-        first = self._first_awaiting(signals)[before]  # DMA commands need not end in order
-        knows = np.where(self.is_dma[engine], first <= latest, ended >= before)
-        result: Flags = (latest >= 0) & knows
+        ended = knowledge.ended[np.maximum(latest, 0), engine] >= before
+        awaited = knowledge.first[before] <= latest  # DMA commands need not end in order
+        result: Flags = (latest >= 0) & np.where(self.is_dma[engine], awaited, ended)
         return result
 
     def _latest_known(self, signals: Ints) -> Ints:
@@ -87,11 +104,15 @@ class Ordering:
 
     def _along_engines(self, values: Ints) -> Ints:
         """Running maximum over the commands of each engine: they start in order."""
+        by_engine = self._by_engine
+        rank = self._program.engine[by_engine].astype(np.int64) * (self._count + 2)
         result = np.empty_like(values)
-        for index in range(len(self._program.engines)):
-            mine = np.flatnonzero(self._program.engine == index)
-            result[mine] = np.maximum.accumulate(values[mine])
+        result[by_engine] = np.maximum.accumulate(values[by_engine] + rank) - rank
         return result
+
+    @cached_property
+    def _by_engine(self) -> Ints:
+        return np.argsort(self._program.engine, kind="stable")
 
     def _known_ended(self, signals: Ints) -> NDArray[np.int32]:
         """Latest command of each compute engine known to have ended, by SIGNAL; -1 for none."""

@@ -57,7 +57,7 @@ class EdgeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One in-order engine on a clock of `period_ps`, at most `queue_depth` descriptors in flight."""
+    """One in-order engine on a clock of `period_ps`, with at most `queue_depth` descriptors."""
 
     name: str
     kind: EngineKind

@@ -130,7 +130,7 @@ class SpanTable:
 class PhaseRecord:
     """One phase (prefill, decode or a single operator) as raw integers.
 
-    `clock_hz` is the clock `cycles` are counted in, called `clock`. For decode all numbers are totals
+    `clock_hz` is the clock that `cycles` count, called `clock`. For decode all numbers are totals
     over its `steps` steps. `spans` cover one representative program (what was simulated).
     """
 

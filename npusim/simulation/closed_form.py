@@ -1,9 +1,9 @@
 """Fidelity `analytic`: a phase from closed forms, without events.
 
 Every kernel takes its own roofline time t (weights, KV and activations from DRAM at peak rate, or
-MACs at peak rate, whichever is longer) plus its launch: eager ``max(host_issue, device_start + t)``;
-graph ``graph_node + t`` and one ``graph_launch``; one ``sync`` per step. Left out: latency, tiles,
-vector work, row misses, contention; so engines and stalls are not reported.
+MACs at peak rate, whichever is longer) plus its launch, eager ``max(host_issue, device_start + t)``
+or graph ``graph_node + t``; one ``graph_launch`` and one ``sync`` per step. Left out: latency,
+tiles, vector work, row misses, contention; so engines and stalls are not reported.
 """
 
 from __future__ import annotations

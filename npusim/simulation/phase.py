@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from npusim.workload.graph import OperatorGraph
 
 #: repeat units averaged at first, and at most
-_FIRST_WINDOW = 2
-_LARGEST_WINDOW = 4
+_FIRST_WINDOW = 4
+_LARGEST_WINDOW = 8
 _WARM_UP_UNITS = 1
 _TAIL_UNITS = 1
 
@@ -196,9 +196,10 @@ def _unit_borders(piece: Piece, unit_layers: int) -> list[int]:
 
 
 def _relative_error(times: list[int]) -> float:
-    """Half the spread of the units' times over their mean: how far a mean of them may be off."""
+    """Standard error of the mean of the units' times, relative to it."""
     mean = sum(times) / len(times)
-    return (max(times) - min(times)) / 2 / mean / len(times) ** 0.5 if mean else 0.0
+    variance = sum((time - mean) ** 2 for time in times) / (len(times) - 1)
+    return float((variance / len(times)) ** 0.5 / mean) if mean else 0.0
 
 
 def _bound(source: GraphSource, spec: RunSpec) -> int:

@@ -7,6 +7,7 @@ cycle 16 and acted on from 17.
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_read_of_a_queued_write_is_forwarded():
     memory = system(outstanding=1)
     memory.submit(0, 0, 0, True, np.array([[0, 64, 0, 1]]))
     memory.submit(0, 0, 0, False, np.array([[0, 64, 0, 1]]))
-    done = dict((tid, at) for at, tid in memory.advance(None) + memory.advance(None))
+    done = {tid: at for at, tid in memory.advance(None) + memory.advance(None)}
     # read granted at 2, at the controller at 12 ns like the write (its data took one beat): the
     # write stream enters second at that time, so the read opens the row itself
     assert done[0] == 22_000
@@ -134,9 +135,7 @@ def test_writes_to_one_burst_are_merged():
     assert (counts["merged_writes"], counts["write_commands"]) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("partial_write", "reads"), [("masked", 0), ("read_modify_write", 1)]
-)
+@pytest.mark.parametrize(("partial_write", "reads"), [("masked", 0), ("read_modify_write", 1)])
 def test_partial_write(partial_write, reads):
     memory = system(partial_write=partial_write)
     transfer(memory, 0, 8, size=8, is_write=True)
@@ -158,12 +157,14 @@ def test_fifth_activate_waits_for_tfaw():
     # the first
     memory = system()
     memory.record_commands(64)
-    memory.submit(0, 0, 0, False, np.array([[i * 64, 64, 0, 1] for i in (0, 1, 2, 3)] + [[1 << 15, 64, 0, 1]]))
+    memory.submit(
+        0, 0, 0, False, np.array([[i * 64, 64, 0, 1] for i in (0, 1, 2, 3)] + [[1 << 15, 64, 0, 1]])
+    )
     memory.advance(None)
     acts = [int(row[0]) for row in memory.commands() if COMMAND_NAMES[row[1]] == "ACT"]
     first = acts[0]
     assert acts[4] - first >= 34
-    assert min(b - a for a, b in zip(acts, acts[1:], strict=False)) >= 4
+    assert min(b - a for a, b in itertools.pairwise(acts)) >= 4
 
 
 def test_unloaded_latency_is_a_lower_bound_within_the_clock_alignment():

@@ -7,21 +7,10 @@ follows docs/modelling/memory.md word by word. Slow and meant to be read.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 
-from npusim.memory.dram.timing import spacings
 from npusim.memory.specs import DramConfig
-
-INFINITY = float("inf")
-
-
-def edge(period: Fraction, cycle: int) -> int:
-    return math.floor(cycle * period)
-
-
-def cycle_from(period: Fraction, ps: float) -> int:
-    return math.ceil(Fraction(ps) / period)
+from tests.property.memory_oracle_dram import INFINITY, Channel, cycle_from, edge
 
 
 @dataclass
@@ -52,321 +41,6 @@ class AxiBurst:
     last: float = 0
 
 
-@dataclass(eq=False)
-class Request:
-    bank: int
-    row: int
-    address: int
-    is_write: bool
-    accepted: int
-    number: int
-    axi: AxiBurst | None
-
-
-@dataclass
-class Bank:
-    group: int
-    rank: int
-    row: int | None = None
-    act_ok: int = 0
-    pre_ok: int = 0
-    rd_ok: int = 0
-    wr_ok: int = 0
-
-
-@dataclass
-class Rank:
-    pc: int
-    banks: list[int]
-    act_ok: int = 0
-    pre_ok: int = 0
-    rd_ok: int = 0
-    wr_ok: int = 0
-    ref_ok: int = 0
-    refpb_ok: int = 0
-    wck_end: int = 0
-    refreshes_due: int = 0
-    activates: list[int] = field(default_factory=list)
-
-
-class Channel:
-    """One controller, one cycle at a time."""
-
-    def __init__(self, spec: DramConfig, finish) -> None:
-        device = spec.device
-        self.spec, self.t, self.finish = spec, spacings(device), finish
-        self.period = device.cycle_ps
-        ranks = device.pseudo_channels * spec.ranks
-        per_rank = device.stack_ids * device.bank_groups * device.banks_per_group
-        self.ranks = [
-            Rank(pc=r * device.pseudo_channels // ranks, banks=list(range(r * per_rank, (r + 1) * per_rank)))
-            for r in range(ranks)
-        ]
-        self.banks = [Bank(b // device.banks_per_group, b // per_rank) for b in range(ranks * per_rank)]
-        self.groups = [dict(act=0, rd=0, wr=0) for _ in range(ranks * device.stack_ids * device.bank_groups)]
-        self.queues: tuple[list[Request], list[Request]] = ([], [])
-        self.limits = (spec.read_queue_depth, spec.write_queue_depth)
-        self.active: list[Request] = []
-        self.write_mode = False
-        self.cycle = 0  # last cycle that was run
-        self.asleep = True
-        self.accepted = 0
-        self.col_bus = self.row_bus = 0
-        self.second_act: int | None = None
-        self.due = self.t["REFI"] if spec.refresh == "all_bank" else self.t["REFIPB"]
-        self.next_bank = 0
-        self.per_bank_due = 0
-        self.last_write_end = 0
-        self.commands: list[tuple[int, str, int]] = []
-
-    def has_work(self) -> bool:
-        return bool(self.queues[0] or self.queues[1] or self.active or self.refresh_listed())
-
-    def refresh_listed(self) -> int:
-        return self.per_bank_due + sum(r.refreshes_due for r in self.ranks)
-
-    def next_ps(self) -> float:
-        return INFINITY if self.asleep else edge(self.period, self.cycle + 1)
-
-    def offer(self, now: int, bank: int, row: int, address: int, is_write: bool, axi) -> str:
-        cycle = cycle_from(self.period, now)
-        if any(r.address == address and r.bank == bank for r in self.queues[1]):
-            return "merged" if is_write else "forwarded"
-        if len(self.queues[is_write]) >= self.limits[is_write]:
-            return "full"
-        while self.asleep and self.cycle < cycle:
-            quiet = cycle if self.spec.refresh == "none" else min(cycle, self.due - 1)
-            if quiet > self.cycle and not self.refresh_listed():
-                self.cycle, self.write_mode = quiet, True  # idle cycles without a refresh
-            else:
-                self.tick()
-        self.asleep = False
-        self.queues[is_write].append(Request(bank, row, address, is_write, cycle, self.accepted, axi))
-        self.accepted += 1
-        return "queued"
-
-    # --- one cycle ------------------------------------------------------------------------------
-
-    def run_cycle(self) -> None:
-        self.tick()
-        self.asleep = not self.has_work()  # wakes, and lives the time slept, with the next request
-
-    def tick(self) -> None:
-        self.cycle += 1
-        now, t = self.cycle, self.t
-        if self.spec.refresh != "none" and now >= self.due:
-            if self.spec.refresh == "all_bank":
-                for rank in self.ranks:
-                    rank.refreshes_due += 1
-                self.due += t["REFI"]
-            else:
-                self.per_bank_due += 1
-                self.due += t["REFIPB"]
-        column, row = self.choose(now)
-        if t["AAD"] and self.second_act is not None:
-            forced = max(now, self.row_bus) == now and now >= self.second_act + t["AAD"] - 1
-            if forced or (column is None and row is None and now >= self.row_bus):
-                self.second_act = None
-                self.col_bus = self.row_bus = now + 1
-                self.commands.append((now, "ACT2", -1))
-                return
-        if column is not None:
-            listed = self.refresh_listed()
-            self.issue_column(column, now)
-            if not t["DUAL"] or row is None or listed:
-                return
-            if row[0] == "PRE" and self.banks[row[1].bank].pre_ok > now:
-                return
-        if row is not None:
-            self.issue_row(row, now)
-
-    def choose(self, now: int):
-        t = self.t
-        parity = not t["ODD"] or now % 2 == 1
-        col_free = now >= self.col_bus and parity
-        ready = [r for r in self.active if col_free and self.column_ok(r) <= now]
-        column = min(ready, key=lambda r: r.number, default=None)
-        if column is not None and not t["DUAL"]:
-            return column, None
-        if self.refresh_listed():
-            row = self.refresh_command(now) if now >= self.row_bus else None
-            if row is not None and row[0] in ("REFab", "REFpb") and not parity:
-                row = None
-            return column, row
-        if column is None:
-            self.judge_mode(now)
-        queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
-        hits = [r for r in queue if col_free and self.banks[r.bank].row == r.row and self.column_ok(r) <= now]
-        if column is None:
-            column = min(hits, key=lambda r: r.number, default=None)
-        rows = [c for r in queue if (c := self.row_command(r, queue, now, parity)) is not None]
-        row = min(rows, key=lambda c: c[1].number, default=None)
-        if column is not None and row is not None and not t["DUAL"]:
-            return (column, None) if column.number < row[1].number else (None, row)
-        return column, row
-
-    def judge_mode(self, now: int) -> None:
-        reads, writes = (sum(r.accepted < now for r in q) for q in self.queues)
-        depth = self.spec.write_queue_depth
-        if self.write_mode:
-            if writes < self.spec.write_low_frac * depth and reads > 0:
-                self.write_mode = False
-        elif writes > self.spec.write_high_frac * depth or reads == 0:
-            self.write_mode = True
-
-    def column_ok(self, r: Request) -> int:
-        bank = self.banks[r.bank]
-        rank, group = self.ranks[bank.rank], self.groups[bank.group]
-        if r.is_write:
-            return max(bank.wr_ok, rank.wr_ok, group["wr"])
-        return max(bank.rd_ok, rank.rd_ok, group["rd"])
-
-    def row_command(self, r: Request, queue: list[Request], now: int, parity: bool):
-        bank = self.banks[r.bank]
-        rank = self.ranks[bank.rank]
-        if now < self.row_bus or bank.row == r.row:
-            return None
-        if bank.row is None:
-            ok = max(bank.act_ok, rank.act_ok, self.groups[bank.group]["act"])
-            free = self.second_act is None and parity
-            return ("ACT", r) if ok <= now and free else None
-        if any(a.bank == r.bank for a in self.active):
-            return None
-        if self.spec.scheduler == "frfcfs_row_hit":
-            # a hit accepted this very cycle is younger than r: it protects nothing
-            if any(o.bank == r.bank and o.row == bank.row and o.number < r.number for o in queue):
-                return None
-        return ("PRE", r) if max(bank.pre_ok, rank.pre_ok) <= now else None
-
-    def refresh_command(self, now: int):
-        t = self.t
-        if self.spec.refresh == "all_bank":
-            for rank in self.ranks:
-                if not rank.refreshes_due:
-                    continue
-                is_open = [b for b in rank.banks if self.banks[b].row is not None]
-                if is_open:
-                    used = any(a.bank in rank.banks for a in self.active)
-                    ok = max(rank.pre_ok, *(self.banks[b].pre_ok for b in is_open))
-                    if not used and ok <= now:
-                        return "PREab", rank
-                elif rank.ref_ok <= now:
-                    return "REFab", rank
-            return None
-        bank = self.banks[self.next_bank]
-        rank = self.ranks[bank.rank]
-        if bank.row is None:
-            ok = max(bank.act_ok + t["ACT_LEN"] - 1, rank.refpb_ok)
-            return ("REFpb", bank) if ok <= now else None
-        if any(a.bank == self.next_bank for a in self.active):
-            return None
-        return ("PREpb", bank) if max(bank.pre_ok, rank.pre_ok) <= now else None
-
-    # --- effects --------------------------------------------------------------------------------
-
-    def take_row_bus(self, now: int, length: int) -> None:
-        self.row_bus = now + length
-        if not self.t["DUAL"]:
-            self.col_bus = now + length
-
-    def close(self, bank: Bank, now: int, to_act: int) -> None:
-        bank.act_ok = max(bank.act_ok, now + to_act)
-        bank.row = None
-        rank = self.ranks[bank.rank]
-        rank.ref_ok = max(rank.ref_ok, now + self.t["RPREF"])
-
-    def issue_row(self, row, now: int) -> None:
-        kind, what = row
-        t = self.t
-        self.commands.append((now, kind, -1))
-        if kind == "ACT":
-            bank = self.banks[what.bank]
-            rank, group = self.ranks[bank.rank], self.groups[bank.group]
-            bank.row = what.row
-            bank.rd_ok, bank.wr_ok = now + t["RCDRD"], now + t["RCDWR"]
-            bank.pre_ok = max(bank.pre_ok, now + t["RAS"])
-            bank.act_ok = now + t["RC"]
-            group["act"] = max(group["act"], now + t["RRDL"])
-            rank.activates = [*rank.activates[-3:], now]
-            rank.act_ok = max(rank.act_ok, now + t["RRDS"])
-            if len(rank.activates) == 4:
-                rank.act_ok = max(rank.act_ok, rank.activates[0] + t["FAW"])
-            rank.ref_ok = max(rank.ref_ok, now + t["RCREF"])
-            self.queues[what.is_write].remove(what)
-            self.active.append(what)
-            if t["AAD"]:
-                self.second_act = now
-            self.take_row_bus(now, t["ACT_LEN"])
-        elif kind in ("PRE", "PREpb"):
-            bank = self.banks[what.bank] if kind == "PRE" else what
-            self.close(bank, now, t["RP"])
-            rank = self.ranks[bank.rank]
-            rank.pre_ok = max(rank.pre_ok, now + t["PPD"])
-            self.take_row_bus(now, t["PRE_LEN"])
-        elif kind == "PREab":
-            for b in what.banks:
-                self.close(self.banks[b], now, t["RPAB"])
-            what.pre_ok = max(what.pre_ok, now + t["PPD"])
-            self.take_row_bus(now, t["PRE_LEN"])
-        elif kind == "REFab":
-            what.act_ok = max(what.act_ok, now + t["RFC"])
-            what.ref_ok = max(what.ref_ok, now + t["RFC"])
-            what.refreshes_due -= 1
-            self.take_row_bus(now, 1)
-        else:
-            rank = self.ranks[what.rank]
-            what.act_ok = max(what.act_ok, now + t["RFCPB"])
-            rank.act_ok = max(rank.act_ok, now + t["PBR2ACT"])
-            rank.refpb_ok = now + t["PBR2PBR"]
-            self.per_bank_due -= 1
-            self.next_bank = (self.next_bank + 1) % len(self.banks)
-            self.take_row_bus(now, 1)
-
-    def issue_column(self, r: Request, now: int) -> None:
-        t, bank = self.t, self.banks[r.bank]
-        rank, group = self.ranks[bank.rank], self.groups[bank.group]
-        if t["WCK"] and now >= rank.wck_end:
-            self.commands.append((now, "CAS", -1))
-            now += 1
-        self.commands.append((now, "WR" if r.is_write else "RD", r.number))
-        if r in self.active:
-            self.active.remove(r)
-        else:
-            self.queues[r.is_write].remove(r)
-        latency = t["WL"] if r.is_write else t["RL"]
-        if r.is_write:
-            bank.pre_ok = max(bank.pre_ok, now + t["WR"])
-            group["wr"] = max(group["wr"], now + t["CCDL_WR"])
-            group["rd"] = max(group["rd"], now + t["WTRL"])
-            same, others = (t["WTRS"], t["CCDS_WR"]), (t["CSW"], t["CCDS_WR"])
-        else:
-            bank.pre_ok = max(bank.pre_ok, now + t["RTP"])
-            group["rd"] = max(group["rd"], now + t["CCDL"])
-            same, others = (t["CCDS"], t["RTW"]), (t["CSR"], t["RTW"])
-            for i, other in enumerate(self.groups):
-                per_sid, per_rank = self.spec.device.bank_groups, self.spec.device.bank_groups * t["SIDS"]
-                same_rank, same_sid = (i // n == bank.group // n for n in (per_rank, per_sid))
-                if same_rank and not same_sid:
-                    other["rd"] = max(other["rd"], now + t["CCDR"])
-        for other in self.ranks:
-            if other.pc == rank.pc:
-                rd, wr = same if other is rank else others
-                other.rd_ok, other.wr_ok = max(other.rd_ok, now + rd), max(other.wr_ok, now + wr)
-        self.col_bus = now + t["COL_LEN"]
-        if not t["DUAL"]:
-            self.row_bus = now + t["COL_LEN"]
-        rank.wck_end = max(rank.wck_end, now + latency + t["WCKPST"])
-        if self.spec.page_policy == "closed" and not any(
-            o.bank == r.bank and o.row == bank.row for q in self.queues for o in q
-        ):
-            self.close(bank, bank.pre_ok, t["RP"])
-        end = math.ceil((now + latency) * self.period)
-        if r.is_write:
-            self.last_write_end = max(self.last_write_end, end)
-        if r.axi is not None:
-            self.finish(r.axi, end + (0 if r.is_write else self.spec.latency_ps))
-
-
 class Oracle:
     """Ports, buses and memories; `run` returns the completion time of each submission."""
 
@@ -395,7 +69,7 @@ class Oracle:
             self.channels.append([Channel(m, self.arrived) for _ in range(n)])
         self.bank_free = [[0] * (0 if isinstance(m, DramConfig) else m.banks) for m in memories]
 
-    # --- events -----------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------
 
     def run(self, submissions) -> list[int]:
         """`submissions`: (now, port, memory, is_write, runs) sorted by time."""
@@ -413,17 +87,25 @@ class Oracle:
         events = []
         for b in range(len(self.buses)):
             if self.back[b]:
-                first = min(self.back[b], key=lambda x: (x.last, x.port, x.transfer.is_write, x.number))
-                events.append((first.last, (0, b), lambda now, b=b, x=first: self.deliver(now, b, x)))
+                first = min(
+                    self.back[b], key=lambda x: (x.last, x.port, x.transfer.is_write, x.number)
+                )
+                events.append(
+                    (first.last, (0, b), lambda now, b=b, x=first: self.deliver(now, b, x))
+                )
             for write in (0, 1):
                 when = self.next_grant(b, write)
-                events.append((when, (1 + write, b), lambda now, b=b, w=write: self.grant(now, b, w)))
+                events.append(
+                    (when, (1 + write, b), lambda now, b=b, w=write: self.grant(now, b, w))
+                )
         for p in range(len(self.ports)):
             for write in (0, 1):
                 stream = self.streams[p][write]
                 if stream and self.blocked[p][write] is None:
                     key = (3, 2 * p + write)
-                    events.append((stream[0].arrive, key, lambda now, p=p, w=write: self.enter(now, p, w)))
+                    events.append(
+                        (stream[0].arrive, key, lambda now, p=p, w=write: self.enter(now, p, w))
+                    )
         flat = [c for group in self.channels for c in group]
         for i, channel in enumerate(flat):
             events.append((channel.next_ps(), (4, i), lambda now, c=channel: self.tick(now, c)))
@@ -436,7 +118,11 @@ class Oracle:
         cut = 1 << (full.bit_length() - 1)
         bursts = []
         for base, size, stride, count in runs:
-            rows = [(base, size * count)] if stride == size else [(base + i * stride, size) for i in range(count)]
+            rows = (
+                [(base, size * count)]
+                if stride == size
+                else [(base + i * stride, size) for i in range(count)]
+            )
             for address, left in rows:
                 while left:
                     part = min(left, cut - address % cut)
@@ -514,7 +200,7 @@ class Oracle:
         first = burst.address // bus.data_bytes
         return (burst.address + burst.size - 1) // bus.data_bytes - first + 1
 
-    # --- memory side --------------------------------------------------------------------------------
+    # --- memory side ----------------------------------------------------------------------------
 
     def enter(self, now, p, write):
         self.blocked[p][write] = None
@@ -586,7 +272,9 @@ class Oracle:
         if spec.address_map == "BGlowXOR":
             f["bank"] ^= index % sizes["bank"]
             f["bg"] ^= index // sizes["bank"] % sizes["bg"]
-        flat = ((f["pc"] * sizes["rank"] + f["rank"]) * sizes["bg"] + f["bg"]) * sizes["bank"] + f["bank"]
+        flat = ((f["pc"] * sizes["rank"] + f["rank"]) * sizes["bg"] + f["bg"]) * sizes["bank"] + f[
+            "bank"
+        ]
         return channel, flat, index
 
     def enter_sram(self, now, burst, spec):
@@ -629,7 +317,7 @@ class Oracle:
         if burst.waiting_for == 0:
             self.back[bus].append(burst)
 
-    # --- way back -----------------------------------------------------------------------------------
+    # --- way back -------------------------------------------------------------------------------
 
     @staticmethod
     def align(port, ps):

@@ -154,7 +154,7 @@ def test_the_order_of_process_creation_changes_nothing(memory, program, data):
 
 
 @given(program=programs(), latency_ps=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_starts_equal_a_plain_evaluation_of_the_rules(program, latency_ps):
     """Fixed latency needs no events: times follow command by command in program order."""
     execution = Machine(program, FixedLatencyMemory(latency_ps)).run()

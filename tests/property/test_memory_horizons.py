@@ -56,28 +56,28 @@ def run(make, program, stops=(), reverse=False, follow_up=True):
                 submit((i, 1), horizon, port, mem, not is_write, rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(programs(), st.lists(st.integers(0, 8_000_000), max_size=40))
 def test_unrelated_events_change_no_completion(program, stops):
     assert run(MemorySystem, program, stops) == run(MemorySystem, program)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(programs())
 def test_order_of_same_time_submits_from_different_ports_changes_nothing(program):
     assert run(MemorySystem, program, reverse=True) == run(MemorySystem, program)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(programs())
 def test_a_run_repeats_itself(program):
     assert run(MemorySystem, program) == run(MemorySystem, program)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(programs())
 def test_nothing_beats_the_peak(program):
-    (ports, buses, memories), submissions = program
+    (_ports, _buses, memories), submissions = program
     done = run(MemorySystem, program, follow_up=False)
     for m, spec in enumerate(memories):
         mine = [i for i, s in enumerate(submissions) if s[2] == m]

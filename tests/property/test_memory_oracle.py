@@ -89,7 +89,13 @@ def systems(draw):
 @st.composite
 def programs(draw):
     ports, buses, memories = draw(systems())
-    times = sorted(draw(st.lists(st.sampled_from([0, 0, 1000, 50_000, 777_777, 6_000_000]), min_size=1, max_size=5)))
+    times = sorted(
+        draw(
+            st.lists(
+                st.sampled_from([0, 0, 1000, 50_000, 777_777, 6_000_000]), min_size=1, max_size=5
+            )
+        )
+    )
     submissions = []
     for now in times:
         rows = []

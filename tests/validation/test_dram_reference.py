@@ -36,7 +36,7 @@ def replay(case):
 
 
 def named(device, commands):
-    """Log rows as (cycle, name in the reference, place); a place is pseudo-channel, rank, SID, group, bank."""
+    """Log rows as (cycle, reference's name, place = (pseudo-channel, rank, SID, group, bank))."""
     first = "ACT1" if device.two_step_activate else "ACT"
     per_rank = device.stack_ids * device.bank_groups * device.banks_per_group
     for cycle, code, _, place, _ in commands.tolist():
@@ -93,7 +93,7 @@ def check_rule(rule, commands, device):
     level = {"Channel": None, "PseudoChannel": 0, "Rank": 1, "Sid": 2, "BankGroup": 3, "Bank": 4}
     index = level[rule["level"]]
     if rule["other_siblings"]:
-        return check_siblings(rule, commands, device)
+        return check_siblings(rule, commands)
     history = defaultdict(list)
     for cycle, name, place in commands:
         if place is None:
@@ -123,7 +123,7 @@ def expand(place, index, device):
     return [place[1] * per_rank + i for i in range(per_rank)]
 
 
-def check_siblings(rule, commands, device):
+def check_siblings(rule, commands):
     last = {}
     for cycle, name, place in commands:
         if place is None:

@@ -96,7 +96,9 @@ def check_bijection(fields: tuple[BitField, ...], device: DramDevice, ranks: int
     target: list[tuple[str, int]] = []
     for item in fields:
         if item.field not in FIELDS:
-            raise ConfigError("address_map", "no such field", item.field, nearest(item.field, FIELDS))
+            raise ConfigError(
+                "address_map", "no such field", item.field, nearest(item.field, FIELDS)
+            )
         if item.xor_row:
             if item.field in ("Row", "Column") or item.lsb + item.bits > bits["Row"]:
                 raise ConfigError("address_map", "row bits are XORed into bank fields only", item)
@@ -104,7 +106,9 @@ def check_bijection(fields: tuple[BitField, ...], device: DramDevice, ranks: int
         source += range(item.lsb, item.lsb + item.bits)
         target += [(item.field, item.to + i) for i in range(item.bits)]
     if sorted(source) != list(range(offset, offset + sum(bits.values()))):
-        raise ConfigError("address_map", "uses every address bit above the burst once", sorted(source))
+        raise ConfigError(
+            "address_map", "uses every address bit above the burst once", sorted(source)
+        )
     if sorted(target) != sorted((name, i) for name, n in bits.items() for i in range(n)):
         raise ConfigError("address_map", "sets every field bit once", sorted(target))
 

@@ -1,4 +1,4 @@
-"""A DRAM channel as the rest of the memory system sees it: accept a burst, take a step (compiled)."""
+"""A DRAM channel as the memory system sees it: accept a burst, take a step (compiled)."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ def wake(s: Words, ch: int, cycle: int) -> None:
 def due_cycle(s: Words, ch: int) -> int:
     """Cycle of the next event: the planned command or a refresh interval's end."""
     at = min(s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T])
-    if s[s[ch + CH_MEM] + T_REFRESH] != REFRESH_NONE:
-        if s[ch + CH_HELD] > 0 or s[ch + CH_REF_PENDING] > 0:
-            at = min(at, s[ch + CH_REF_DUE])
+    is_awake = s[ch + CH_HELD] > 0 or s[ch + CH_REF_PENDING] > 0
+    if is_awake and s[s[ch + CH_MEM] + T_REFRESH] != REFRESH_NONE:
+        at = min(at, s[ch + CH_REF_DUE])
     return at
 
 

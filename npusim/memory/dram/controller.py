@@ -167,7 +167,7 @@ def plan(s: Words, ch: int, now: int) -> int:
     s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_COL], s[ch + CH_PLAN_KEY] = col_t, col, col_key
     if s[ch + CH_REF_PENDING] > 0:
         t, command, target = refresh.next_command(s, ch, row_from)
-        if command == CMD_REFAB or command == CMD_REFPB:
+        if command in (CMD_REFAB, CMD_REFPB):
             t |= odd
         if t < NEVER:
             s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_ROW], s[ch + CH_PLAN_CMD] = t, target, command

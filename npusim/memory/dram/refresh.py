@@ -69,8 +69,8 @@ def fall_due(s: Words, ch: int) -> None:
 
 
 @njit
-def precharge_all_ok(s: Words, ch: int, rank: int) -> int:
-    """First cycle at which PREab of the rank keeps every bank's spacing, NEVER while one is used."""
+def precharge_all_ok(s: Words, rank: int) -> int:
+    """First cycle at which PREab keeps every bank's spacing, NEVER while a bank is in use."""
     ready = s[rank + RK_PRE_OK]
     for i in range(s[rank + RK_NUM_BANKS]):
         bank = s[rank + RK_BANKS] + i * BANK_WORDS
@@ -94,8 +94,10 @@ def next_command(s: Words, ch: int, earliest: int) -> tuple[int, int, int]:
             rank = s[ch + CH_RANKS] + i * RANK_WORDS
             if s[rank + RK_REF_PENDING] > 0:
                 is_open = s[rank + RK_OPEN] > 0
-                ready = precharge_all_ok(s, ch, rank) if is_open else s[rank + RK_REF_OK]
+                ready = precharge_all_ok(s, rank) if is_open else s[rank + RK_REF_OK]
                 ready = max(ready, earliest)
+                if not is_open:
+                    ready |= s[mem + T_ODD]
                 if ready < best:
                     best, target = ready, rank
                     command = CMD_PREAB if is_open else CMD_REFAB
@@ -142,7 +144,7 @@ def catch_up(s: Words, log: Words, ch: int, cycle: int) -> None:
         fall_due(s, ch)
         while s[ch + CH_REF_PENDING] > 0:
             at, command, target = next_command(s, ch, max(due, s[ch + CH_ROW_OK]))
-            if command == CMD_REFAB or command == CMD_REFPB:
+            if command in (CMD_REFAB, CMD_REFPB):
                 at |= s[mem + T_ODD]
             if at > cycle:
                 return
@@ -166,7 +168,7 @@ def skip_intervals(s: Words, ch: int, cycle: int) -> None:
 
 @njit
 def skip_rounds(s: Words, ch: int, cycle: int) -> None:
-    """Jump over whole rounds of per-bank refresh once every bank is closed, keeping the last two."""
+    """Jump over whole rounds of per-bank refresh with all banks closed, keeping the last two."""
     mem = s[ch + CH_MEM]
     for i in range(s[ch + CH_NUM_RANKS]):
         if s[s[ch + CH_RANKS] + i * RANK_WORDS + RK_OPEN] > 0:

@@ -11,16 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from npusim.config.dram_table import dram_table
 from npusim.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TABLE = Path(__file__).parents[2] / "config" / "dram_standards.yaml"
 REQUIRED = (
     "nBL", "nCL", "nCWL", "nRCD", "nRP", "nRAS", "nWR", "nRTP", "nCCDS", "nCCDL", "nRRDS", "nRRDL",
     "nFAW", "nWTRS", "nWTRL", "nRFC", "nREFI",
@@ -192,17 +191,9 @@ def spacings(device: DramDevice) -> dict[str, int]:
     }
 
 
-@cache
-def _table() -> dict[str, dict[str, Any]]:
-    from ruamel.yaml import YAML  # noqa: PLC0415 - only needed when a memory is built
-
-    loaded: dict[str, dict[str, Any]] = YAML(typ="safe").load(TABLE.read_text(encoding="utf-8"))
-    return loaded
-
-
 def dram_device_names() -> list[str]:
     """Names in `dram_standards.yaml`, sorted."""
-    return sorted(_table()["devices"])
+    return sorted(dram_table()["devices"])
 
 
 @cache
@@ -214,7 +205,7 @@ def load_dram_device(name: str) -> DramDevice:
     ConfigError
         If the name is unknown (with the nearest one) or the entry contradicts itself.
     """
-    table = _table()
+    table = dram_table()
     if name not in table["devices"]:
         hint = nearest(name, dram_device_names())
         raise ConfigError("dram_standards.yaml", "no such DRAM device", name, hint)
