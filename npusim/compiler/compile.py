@@ -85,22 +85,25 @@ def compile_graph(
         emission.open_kernel(operator)
         _emit(emission, planner, operator)
         emission.close_kernel(operator)
-    activation_space = target.spaces[layout.activation_space].name
-    emission.builder.log.extend(
-        (
-            f"layout: {layout.footprint_bytes()} bytes of {target.dram_name}, "
-            f"activations in {activation_space}",
-            f"launch: {launch.value}, {len(graph)} kernels",
-            *planner.log,
-        )
-    )
+    emission.builder.log.extend((*_described(graph, layout, target, launch), *planner.log))
     return Compiled(
         emission.finish(),
         planner.plans,
         launch,
         layout.footprint_bytes(),
-        activation_space,
+        target.spaces[layout.activation_space].name,
         _peak_macs_per_cycle(graph, target),
+    )
+
+
+def _described(
+    graph: OperatorGraph, layout: Layout, target: Target, launch: LaunchMode
+) -> tuple[str, ...]:
+    activation_space = target.spaces[layout.activation_space].name
+    return (
+        f"layout: {layout.footprint_bytes()} bytes of {target.dram_name}, "
+        f"activations in {activation_space}",
+        f"launch: {launch.value}, {len(graph)} kernels",
     )
 
 

@@ -49,6 +49,37 @@ class TiledWeight:
 
 
 @dataclass(frozen=True, slots=True)
+class RowMajorWeight:
+    """A weight stored row by row, scales in proportion to the elements.
+
+    Element (r, c) of matrix b starts at byte ``floor(((b * k + r) * n + c) * nbytes / elements)``,
+    so that tiles share the bytes exactly.
+    """
+
+    space: int
+    base: int
+    nbytes: int
+    batch: int
+    k: int
+    n: int
+
+    def tile_runs(self, b: Ints, k0: Ints, k1: Ints, n0: Ints, n1: Ints) -> tuple[Ints, Ints]:
+        """One run per row of a tile, or one in all for a tile of whole rows."""
+        is_whole = n1 - n0 == self.n
+        rows = np.where(is_whole, 1, k1 - k0)
+        owner = np.repeat(np.arange(len(rows)), rows)
+        row = np.arange(len(owner)) - np.repeat(np.cumsum(rows) - rows, rows)
+        first = ((b * self.k + k0)[owner] + row) * self.n + n0[owner]
+        elems = np.where(is_whole, (k1 - k0) * self.n, n1 - n0)[owner]
+        total = self.batch * self.k * self.n
+        start, stop = first * self.nbytes // total, (first + elems) * self.nbytes // total
+        zeros, ones = np.zeros_like(start), np.ones_like(start)
+        runs = np.stack((self.base + start, stop - start, zeros, ones), axis=1)
+        is_some = stop > start  # part of a sub-byte element belongs to a neighbour
+        return runs[is_some], owner[is_some]
+
+
+@dataclass(frozen=True, slots=True)
 class PlainOperand:
     """A stationary operand stored as a matrix, (k, n) or transposed (n, k)."""
 
@@ -102,7 +133,7 @@ def moving_view(operator: Operator, tensor: Tensor, home: Home, columns: int) ->
 
 def stationary_operand(
     operator: Operator, home: Home, layout: WeightLayout, kv_capacity_tokens: int
-) -> TiledWeight | PlainOperand:
+) -> TiledWeight | RowMajorWeight | PlainOperand:
     """Operand `inputs[1]`: a weight in the configured layout, a KV cache or an activation."""
     assert operator.matmul is not None
     shape, tensor = operator.matmul, operator.inputs[1]
@@ -125,20 +156,23 @@ def stationary_operand(
 
 def _weight(
     shape: MatmulShape, tensor: Tensor, home: Home, layout: WeightLayout
-) -> TiledWeight | PlainOperand:
+) -> TiledWeight | RowMajorWeight | PlainOperand:
     batch = max(tensor.elems // (shape.k * shape.n), 1)
     if tensor.elems != batch * shape.k * shape.n:
         raise MappingError(tensor.name, f"holds no {shape.k} x {shape.n} matrices", tensor.shape)
     if layout is WeightLayout.TILED:
         return TiledWeight(home.space, home.offset, tensor.nbytes, batch, shape.k, shape.n)
+    row_bytes, rest = divmod(tensor.nbytes, batch * shape.k)
+    if rest or row_bytes == 0:  # rows of unequal size
+        return RowMajorWeight(home.space, home.offset, tensor.nbytes, batch, shape.k, shape.n)
     # a row holds its share of scales and zero points after its elements
     view = View(
         home.space,
         home.offset,
         shape.n,
-        tensor.nbytes // (batch * shape.k),
+        row_bytes,
         row_div=shape.k,
-        row_inner=tensor.nbytes // (batch * shape.k),
-        batch_outer=tensor.nbytes // batch,
+        row_inner=row_bytes,
+        batch_outer=shape.k * row_bytes,
     )
     return PlainOperand(view, transposed=False)

@@ -1,9 +1,10 @@
 """Fidelity `analytic`: a phase from closed forms, without events.
 
 Every kernel takes its own roofline time t (weights, KV and activations from DRAM at peak rate, or
-MACs at peak rate, whichever is longer) plus its launch, eager ``max(host_issue, device_start + t)``
-or graph ``graph_node + t``; one ``graph_launch`` and one ``sync`` per step. Left out: latency,
-tiles, vector work, row misses, contention; so engines and stalls are not reported.
+MACs at peak rate, whichever is longer) plus its launch: eager ``max(host_issue, device_start + t)``;
+graph ``max(graph_node, t)``, since dispatch runs ahead (``graph_node + t`` without
+`compiler.prefetch`); one ``graph_launch`` and one ``sync`` per step. Left out: latency, tiles, vector
+work, row misses, contention; so engines and stalls are not reported.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def closed_form_tally(source: GraphSource, spec: RunSpec) -> tuple[Tally, int]:
     for operator in graph:
         times = repeats if operator.layer is not None and not rest else 1
         bound = operator_bound(operator, peaks, counts_activations=True)
-        _count(counts, operator, bound, times, _launched_ps(system.host, launch, bound.elapsed_ps))
+        elapsed_ps = _launched_ps(spec, launch, bound.elapsed_ps)
+        _count(counts, operator, bound, times, elapsed_ps)
     total = source.build(source.num_layers)
     bound_ps = phase_bound_ps(total, system, spec.compiler, rates).elapsed_ps
     elapsed = sum(n for key, n in counts.items() if key[0] == "stage" and key[2] == "elapsed_ps")
@@ -179,7 +181,10 @@ def _fixed_ps(host: HostSpec, launch: LaunchMode) -> int:
     return host.sync_ps + (host.graph_launch_ps if launch is LaunchMode.GRAPH else 0)
 
 
-def _launched_ps(host: HostSpec, launch: LaunchMode, kernel_ps: int) -> int:
+def _launched_ps(spec: RunSpec, launch: LaunchMode, kernel_ps: int) -> int:
+    host = spec.system.host
     if launch is LaunchMode.GRAPH:
-        return host.graph_node_ps + kernel_ps
+        runs_ahead = spec.compiler.prefetch
+        serial_ps = host.graph_node_ps + kernel_ps
+        return max(host.graph_node_ps, kernel_ps) if runs_ahead else serial_ps
     return max(host.host_issue_ps, host.device_start_ps + kernel_ps)

@@ -20,7 +20,7 @@ from tests.validation.test_systems_support import (
 LOG = logging.getLogger(__name__)
 
 TOLERANCE_FRAC = 0.005
-TWELVE_LAYERS = {**MINI, "num_hidden_layers": 12}
+MANY_LAYERS = {**MINI, "num_hidden_layers": 24}
 CASES = [
     pytest.param("edge-npu", "smollm2-135m", "transfer", marks=pytest.mark.slow),
     pytest.param("edge-npu", "smollm2-135m", "burst", marks=pytest.mark.slow),
@@ -61,9 +61,9 @@ def check_folding(system, model, fidelity, phase, **lengths):
 
 @pytest.mark.parametrize("fidelity", ["transfer", "burst"])
 @pytest.mark.parametrize("system", ["rk3588", "tpu-v6e"])
-def test_folding_twelve_small_layers_changes_the_time_by_less_than_half_a_percent(system, fidelity):
+def test_folding_many_small_layers_changes_the_time_by_less_than_half_a_percent(system, fidelity):
     lengths = {"context_len": 16, "generate_len": 1, "quant": "w4a16"}
-    check_folding(system, tiny_model(**TWELVE_LAYERS), fidelity, "decode", **lengths)
+    check_folding(system, tiny_model(**MANY_LAYERS), fidelity, "decode", **lengths)
 
 
 @pytest.mark.parametrize(("system", "model", "fidelity"), CASES)
@@ -135,7 +135,7 @@ def test_the_closed_form_is_no_slower_than_what_is_simulated(system, phase):
         assert record.bound_ps == closed.bound_ps
         assert record.macs == closed.macs
         assert record.kernels == closed.kernels
-        assert closed.bound_ps <= record.elapsed_ps, fidelity
+        assert closed.bound_ps <= closed.elapsed_ps <= record.elapsed_ps, fidelity
     burst, transfer = by_fidelity["burst"], by_fidelity["transfer"]
     log_differences(system, phase, burst, transfer)
     assert [s.dram_bytes for s in burst.stages] == [s.dram_bytes for s in transfer.stages]

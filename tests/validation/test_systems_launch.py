@@ -11,7 +11,13 @@ import logging
 
 import pytest
 
-from tests.validation.test_systems_support import MINI, check_accounts, run_spec, simulated, tiny_model
+from tests.validation.test_systems_support import (
+    MINI,
+    check_accounts,
+    run_spec,
+    simulated,
+    tiny_model,
+)
 
 LOG = logging.getLogger(__name__)
 

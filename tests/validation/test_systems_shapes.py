@@ -85,9 +85,7 @@ def test_a_gemv_takes_fewer_cycles_than_a_gemm_and_shows_low_utilization(system)
 def test_a_gemv_on_one_cube_fills_one_row_of_eight():
     # edge-npu, one core, memory ideal: blocks of 8 x 16 x 16 at one per cycle after 8 cycles;
     # 512 / 16 x 512 / 16 = 1024 blocks, of which one row in eight holds MACs
-    spec = run_spec(
-        "edge-npu", "smollm2-135m", sets=("system.devices.npu.cores=1",), prompt_len=1
-    )
+    spec = run_spec("edge-npu", "smollm2-135m", sets=("system.devices.npu.cores=1",), prompt_len=1)
     from npusim.simulation import simulate_operator
 
     gemv = simulate_operator(spec.system, "matmul", "1x512x512", ideal_memory=True)

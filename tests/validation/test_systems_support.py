@@ -82,9 +82,7 @@ def simulated(system, model, **settings):
 @cache
 def simulated_operator(system, shape, *, sets=(), fidelity="transfer", quant="w16a16"):
     """Result of one matmul on a shipped system."""
-    spec = run_spec(
-        system, "smollm2-135m", sets=sets, fidelity=fidelity, prompt_len=1, quant=quant
-    )
+    spec = run_spec(system, "smollm2-135m", sets=sets, fidelity=fidelity, prompt_len=1, quant=quant)
     return simulate_operator(
         spec.system,
         "matmul",
