@@ -26,6 +26,7 @@ CAUSES = tuple(StallCause)
 _CODE = {cause: code for code, cause in enumerate(CAUSES)}
 _MEMORY_CODES = tuple(_CODE[cause] for cause in MEMORY_CAUSES)
 _NONE = -2
+_NOT_INHERITED = (_CODE[StallCause.BARRIER], _CODE[StallCause.ORDER])
 _MEMORY = -1  # base cause of a wait on DRAM: split by what the memory did
 _BY_KIND = {
     EdgeKind.BUFFER_FREE: StallCause.BUFFER_FREE,
@@ -40,9 +41,10 @@ class Attribution:
     """Attributes the waits of one run.
 
     The whole wait belongs to the awaited edge that resolves last (for a DMA engine: or to the queue
-    entry, if that became free later still). The part before its producer started takes the dominant
-    cause of the producer's own wait, if it had one; the rest goes by edge kind and producer, and a
-    wait on a DRAM transfer is distributed over what the memory's channels did meanwhile.
+    entry, if that became free later still). Except at barriers and for orders, the part before its
+    producer started takes the dominant cause of the producer's own wait, if it had one; the rest
+    goes by edge kind and producer, and a wait on a DRAM transfer is distributed over what the
+    memory's channels did meanwhile.
 
     Parameters
     ----------
@@ -136,7 +138,13 @@ class Attribution:
         self._dominant[command] = early if begun_ps - ready_ps > late_ps else late
 
     def _early_cause(self, producer: int, base: int) -> int:
-        """Cause of the time before the producer started."""
+        """Cause of the time before the producer started.
+
+        Whoever waits at a barrier or for an order waits for all that comes before it, whatever that
+        is; only data, buffers and launches inherit the cause that held up their producer.
+        """
+        if base in _NOT_INHERITED:
+            return base
         code = self._dominant[producer]
         if code != _NONE:
             return code

@@ -318,7 +318,10 @@ class ProgramBuilder:
 
 
 def _column(value: ArrayLike, count: int) -> Ints:
-    return np.broadcast_to(np.asarray(value, dtype=np.int64), (count,))
+    array = np.asarray(value, dtype=np.int64)
+    if array.shape == (count,):
+        return array
+    return np.broadcast_to(array, (count,)) if array.ndim else np.full(count, array)
 
 
 def _concat(blocks: list[tuple[Ints, ...]], columns: int) -> list[Ints]:

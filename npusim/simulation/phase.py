@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from npusim.engine import MemoryKernel
     from npusim.workload.graph import OperatorGraph
 
-#: repeat units averaged at first, and at most
+#: repeat units averaged at first
 _FIRST_WINDOW = 4
-_LARGEST_WINDOW = 8
 _WARM_UP_UNITS = 1
 _TAIL_UNITS = 1
 
@@ -61,21 +60,22 @@ def simulate_source(source: GraphSource, spec: RunSpec) -> Simulated:
     """Simulate a phase, folded if `simulation.fold` allows and there is enough to fold.
 
     Folding: layers ``1 .. w`` of a shorter model are the steady window; its counts are added
-    ``(L - n) / w`` times. w doubles until the standard error of the mean layer time is within
-    `fold_tolerance_frac` of it, or the model has no more layers.
+    ``(L - n) / w`` times. w doubles up to `fold_max_units` until the standard error of the mean
+    layer time is within `fold_tolerance_frac` of it.
     """
     units = source.num_layers // source.unit_layers
     if not spec.simulation.fold or source.num_layers % source.unit_layers:
         return _whole(source, spec)
-    window = _FIRST_WINDOW
+    largest = spec.simulation.fold_max_units
+    window = min(_FIRST_WINDOW, largest)
     while True:
         simulated_units = _units_to_simulate(units, window)
         if simulated_units >= units:
             return _whole(source, spec)
         folded, error = _folded(source, spec, units, window, simulated_units)
-        if error <= spec.simulation.fold_tolerance_frac or window >= _LARGEST_WINDOW:
+        if error <= spec.simulation.fold_tolerance_frac or window >= largest:
             return folded
-        window *= 2
+        window = min(2 * window, largest)
 
 
 def simulate_graph(
