@@ -8,7 +8,7 @@ import typer
 
 from npusim.cli import options as given
 from npusim.cli.output import print_json, result_console
-from npusim.cli.request import simulation_config
+from npusim.cli.request import option_of, simulation_config
 from npusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def _settings(
 ) -> RunSpec:
     """System and settings of the options; the workload carries batch and precision only."""
     # pydantic is slow to load
+    from npusim.config.build import validated
     from npusim.config.loader import load_system
     from npusim.config.overrides import apply_overrides
     from npusim.config.run_spec import RunSpec, WorkloadConfig
@@ -109,10 +110,10 @@ def _settings(
         if not text.startswith(_OVERRIDABLE):
             rule = f"paths of an operator start at {', '.join(_OVERRIDABLE)}"
             raise ConfigError(f"--set {text}", rule, hint="use --batch and --quant")
-    workload = WorkloadConfig(model="operator", prompt_len=1, batch=batch, quant=quant or "w16a16")
+    values = {"model": "operator", "prompt_len": 1, "batch": batch, "quant": "w16a16" if quant is None else quant}
     spec = RunSpec(
         system=load_system(system),
-        workload=workload,
+        workload=validated(WorkloadConfig, values, option_of),
         simulation=simulation_config(fidelity, executor, is_folding=True, seed=None),
     )
     return apply_overrides(spec, overrides)

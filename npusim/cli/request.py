@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npusim.errors import ConfigError, WorkloadError, nearest
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 Choice = TypeVar("Choice", bound="StrEnum")
 
 _WORKLOAD_ENDINGS = (".yaml", ".yml")
+
+# Option that sets a key of the workload or of the simulation.
+_OPTIONS = MappingProxyType(
+    {
+        "prompt_len": "--prompt",
+        "generate_len": "--generate",
+        "context_len": "--context",
+        "batch": "--batch",
+        "quant": "--quant",
+        "kv_dtype": "--kv-dtype",
+        "kv_prune": "--kv-prune",
+        "seed": "--seed",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +93,9 @@ def simulation_config(
     fidelity: str | None, executor: str | None, is_folding: bool, seed: int | None
 ) -> SimulationConfig:
     """Simulation settings of the options; ConfigError for an unknown name."""
-    from npusim.config.run_spec import Executor, Fidelity, SimulationConfig  # pydantic is slow
+    # pydantic is slow to load
+    from npusim.config.build import validated
+    from npusim.config.run_spec import Executor, Fidelity, SimulationConfig
 
     values: dict[str, Any] = {"fold": is_folding}
     if fidelity is not None:
@@ -87,7 +104,7 @@ def simulation_config(
         values["executor"] = _choice("--executor", executor, Executor)
     if seed is not None:
         values["seed"] = seed
-    return SimulationConfig(**values)
+    return validated(SimulationConfig, values, option_of)
 
 
 def _choice(option: str, text: str, kind: type[Choice]) -> Choice:
@@ -101,7 +118,9 @@ def _choice(option: str, text: str, kind: type[Choice]) -> Choice:
 
 def _workload(request: RunRequest) -> WorkloadConfig:
     """Workload file, if the model is one, with the options on top."""
-    from npusim.config.run_spec import WorkloadConfig  # pydantic is slow to load
+    # pydantic is slow to load
+    from npusim.config.build import validated
+    from npusim.config.run_spec import WorkloadConfig
 
     if request.prompt_len is not None and request.context_len is not None:
         raise WorkloadError("--prompt and --context", "exclude each other; give one of them")
@@ -114,7 +133,13 @@ def _workload(request: RunRequest) -> WorkloadConfig:
     if values.get("kv_prune") == "none":
         values["kv_prune"] = None
     _check_lengths(values)
-    return WorkloadConfig(**values)
+    return validated(WorkloadConfig, values, option_of)
+
+
+def option_of(path: tuple[str | int, ...]) -> str:
+    """Option that sets a key, or the key itself where no option does."""
+    name = ".".join(map(str, path))
+    return _OPTIONS.get(name, name)
 
 
 def _check_lengths(values: dict[str, Any]) -> None:

@@ -28,15 +28,14 @@ from npusim.memory.layout import (
     AX_STREAM,
     AX_TID,
     BS_ADDR_FREE,
+    BS_CLOCK,
     BS_DATA,
     BS_DATA_FREE,
-    BS_DEN,
     BS_FIXED,
     BS_HEAP,
     BS_HEAP_N,
     BS_ID,
     BS_LAST,
-    BS_NUM,
     BS_NUM_PORTS,
     BS_PORTS,
     BS_REQUEST_PS,
@@ -51,11 +50,10 @@ from npusim.memory.layout import (
     PT_ADDR,
     PT_BUS,
     PT_BYTES,
-    PT_DEN,
+    PT_CLOCK,
     PT_GRANT,
     PT_GRANT_BEFORE,
     PT_MEM,
-    PT_NUM,
     PT_RATE,
     PT_READ_FREE,
     PT_READY,
@@ -123,9 +121,9 @@ def schedule_grant(s: Words, bus: int, write: int, now_ps: int) -> None:
         if at < earliest:
             earliest = at
     if earliest < NEVER:
-        num, den = s[bus + BS_NUM], s[bus + BS_DEN]
-        cycle = max(next_cycle(num, den, max(earliest, now_ps)), s[bus + BS_ADDR_FREE + write])
-        earliest = edge_ps(num, den, cycle)
+        clock = bus + BS_CLOCK
+        cycle = max(next_cycle(s, clock, max(earliest, now_ps)), s[bus + BS_ADDR_FREE + write])
+        earliest = edge_ps(s, clock, cycle)
     set_time(s, s[H_NUM_BUSES] * (1 + write) + s[bus + BS_ID], earliest)
 
 
@@ -138,9 +136,9 @@ def offer(s: Words, port: int, now_ps: int) -> None:
     at = eligible_ps(s, port, write, now_ps)
     if at >= NEVER:
         return
-    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
-    cycle = max(next_cycle(num, den, max(at, now_ps)), s[bus + BS_ADDR_FREE + write])
-    at = edge_ps(num, den, cycle)
+    clock = bus + BS_CLOCK
+    cycle = max(next_cycle(s, clock, max(at, now_ps)), s[bus + BS_ADDR_FREE + write])
+    at = edge_ps(s, clock, cycle)
     entity = s[H_NUM_BUSES] * (1 + write) + s[bus + BS_ID]
     if at < get_time(s, entity):
         set_time(s, entity, at)
@@ -152,8 +150,8 @@ def choose_port(s: Words, bus: int, write: int, now_ps: int) -> int:
     n, bus_ports = s[bus + BS_NUM_PORTS], s[bus + BS_PORTS]
     first = 0 if s[bus + BS_FIXED] else s[bus + BS_LAST + write] + 1
     chosen = NONE
-    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
-    until = edge_ps(num, den, next_cycle(num, den, now_ps) + 1)
+    clock = bus + BS_CLOCK
+    until = edge_ps(s, clock, next_cycle(s, clock, now_ps) + 1)
     for i in range(n):
         at = first + i
         if at >= n:
@@ -180,8 +178,8 @@ def grant(s: Words, transfers: Words, runs: Words, bus: int, write: int, now_ps:
     if port == NONE:
         schedule_grant(s, bus, write, now_ps)
         return
-    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
-    cycle = next_cycle(num, den, now_ps)
+    clock = bus + BS_CLOCK
+    cycle = next_cycle(s, clock, now_ps)
     s[bus + BS_ADDR_FREE + write] = cycle + 1
     stream = s[port + PT_STREAMS] + write * STREAM_WORDS
     s[stream + ST_CREDITS] -= 1
@@ -198,7 +196,7 @@ def grant(s: Words, transfers: Words, runs: Words, bus: int, write: int, now_ps:
     if write:
         end = max(s[bus + BS_DATA_FREE + WRITE], cycle) + beats
         s[bus + BS_DATA_FREE + WRITE] = end
-        leaves = edge_ps(num, den, end)
+        leaves = edge_ps(s, clock, end)
         s[port + PT_GRANT_BEFORE], s[port + PT_GRANT] = s[port + PT_GRANT], now_ps
     send(s, stream, burst, leaves + s[bus + BS_REQUEST_PS])
     cut_burst(s, transfers, runs, port, now_ps)
@@ -303,21 +301,21 @@ def deliver(s: Words, transfers: Words, out: Words, bus: int, now_ps: int) -> No
     """Bring one completed burst back to its port: data beats of a read, response of a write."""
     burst = pop_return(s, bus)
     stream, port = s[burst + AX_STREAM], s[burst + AX_PORT]
-    pnum, pden = s[port + PT_NUM], s[port + PT_DEN]
+    port_clock = port + PT_CLOCK
     if s[stream + ST_WRITE]:
-        done = edge_ps(pnum, pden, next_cycle(pnum, pden, now_ps))
+        done = edge_ps(s, port_clock, next_cycle(s, port_clock, now_ps))
         release(s, transfers, out, stream, burst, done, now_ps)
         return
-    num, den = s[bus + BS_NUM], s[bus + BS_DEN]
-    first = next_cycle(num, den, s[burst + AX_FIRST])
-    last = next_cycle(num, den, now_ps)
+    clock = bus + BS_CLOCK
+    first = next_cycle(s, clock, s[burst + AX_FIRST])
+    last = next_cycle(s, clock, now_ps)
     beats = s[burst + AX_BEATS]
     end = max(max(s[bus + BS_DATA_FREE + READ], first) + beats, last + 1)
     s[bus + BS_DATA_FREE + READ] = end
     rate = s[port + PT_RATE]
     size = s[burst + AX_END] - s[burst + AX_ADDR]
-    start = max(s[port + PT_READ_FREE], next_cycle(pnum, pden, edge_ps(num, den, end - beats)))
+    start = max(s[port + PT_READ_FREE], next_cycle(s, port_clock, edge_ps(s, clock, end - beats)))
     finish = start + (size + rate - 1) // rate
-    finish = max(finish, next_cycle(pnum, pden, edge_ps(num, den, end)))
+    finish = max(finish, next_cycle(s, port_clock, edge_ps(s, clock, end)))
     s[port + PT_READ_FREE] = finish
-    release(s, transfers, out, stream, burst, edge_ps(pnum, pden, finish), now_ps)
+    release(s, transfers, out, stream, burst, edge_ps(s, port_clock, finish), now_ps)

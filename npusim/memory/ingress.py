@@ -29,22 +29,20 @@ from npusim.memory.layout import (
     AX_PORT,
     AX_TID,
     BS_RESPONSE_PS,
-    CH_DEN,
+    CH_CLOCK,
     CH_LIMIT,
     CH_MEM,
-    CH_NUM,
     CH_QUEUED,
     CH_WAIT,
     MM_ACCESSES,
     MM_BANKS,
     MM_BURST,
+    MM_CLOCK,
     MM_CONFLICT_CYCLES,
-    MM_DEN,
     MM_INTERLEAVE,
     MM_IS_SRAM,
     MM_LATENCY_CYCLES,
     MM_LATENCY_PS,
-    MM_NUM,
     MM_NUM_BANKS,
     MM_PARTIAL_RMW,
     MM_PORT_BYTES,
@@ -55,8 +53,7 @@ from npusim.memory.layout import (
     NEVER,
     NONE,
     PT_BUS,
-    PT_DEN,
-    PT_NUM,
+    PT_CLOCK,
     PT_OWN_PS,
     READ,
     RQ_AXI,
@@ -157,7 +154,7 @@ def enter_dram(s: Words, log: Words, stream: int, burst: int, now_ps: int) -> bo
             s[stream + ST_PHASE] = PHASE_NORMAL
             continue
         if axi != NONE and status != ACCEPT_QUEUED:
-            arrived(s, burst, edge_ceil_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle + 1))
+            arrived(s, burst, edge_ceil_ps(s, ch + CH_CLOCK, cycle + 1))
         s[stream + ST_AT] = addr + size
         s[stream + ST_PHASE] = PHASE_NEW
     return True
@@ -171,9 +168,9 @@ def finish_entry(
     mem = s[burst + AX_MEM]
     if s[stream + ST_WRITE] and not s[mem + MM_IS_SRAM] and s[mem + MM_POSTED]:
         port = s[stream + ST_PORT]
-        num, den = s[port + PT_NUM], s[port + PT_DEN]
+        clock = port + PT_CLOCK
         back = now_ps + s[s[port + PT_BUS] + BS_RESPONSE_PS]
-        done = edge_ps(num, den, next_cycle(num, den, back))
+        done = edge_ps(s, clock, next_cycle(s, clock, back))
         release(s, transfers, out, stream, burst, done, now_ps)
 
 
@@ -192,14 +189,14 @@ def arrived(s: Words, burst: int, at_ps: int) -> None:
 def serve_column(s: Words, ch: int, req: int, cycle: int, write: int, port: int) -> None:
     """Time of a column command's data and its way back."""
     mem = s[ch + CH_MEM]
-    num, den = s[ch + CH_NUM], s[ch + CH_DEN]
+    clock = ch + CH_CLOCK
     if port != NONE:
-        s[port + PT_OWN_PS] += edge_ps(num, den, s[mem + T_BL])
+        s[port + PT_OWN_PS] += edge_ps(s, clock, s[mem + T_BL])
     burst = s[req + RQ_AXI]
     if burst != NONE:
         latency = s[mem + T_WL] if write else s[mem + T_RL]
         extra = 0 if write else s[mem + MM_LATENCY_PS]
-        arrived(s, burst, edge_ceil_ps(num, den, cycle + latency) + extra)
+        arrived(s, burst, edge_ceil_ps(s, clock, cycle + latency) + extra)
 
 
 @njit
@@ -234,9 +231,9 @@ def refill(s: Words, transfers: Words, out: Words, log: Words, ch: int, now_ps: 
 def access_sram(s: Words, stream: int, burst: int, now_ps: int) -> None:
     """Spread a burst over SRAM banks; each serves one word per cycle in arrival order."""
     mem, write = s[burst + AX_MEM], s[stream + ST_WRITE]
-    num, den = s[mem + MM_NUM], s[mem + MM_DEN]
+    clock = mem + MM_CLOCK
     word, interleave = s[mem + MM_PORT_BYTES], s[mem + MM_INTERLEAVE]
-    now = next_cycle(num, den, now_ps)
+    now = next_cycle(s, clock, now_ps)
     first, last = NEVER, 0
     addr, end = s[burst + AX_ADDR], s[burst + AX_END]
     while addr < end:
@@ -252,7 +249,7 @@ def access_sram(s: Words, stream: int, burst: int, now_ps: int) -> None:
         addr = stop
     latency = s[mem + MM_LATENCY_CYCLES]
     back = s[s[s[burst + AX_PORT] + PT_BUS] + BS_RESPONSE_PS]
-    s[burst + AX_FIRST] = edge_ps(num, den, first + latency) + back
-    s[burst + AX_LAST] = edge_ps(num, den, last + latency) + back
+    s[burst + AX_FIRST] = edge_ps(s, clock, first + latency) + back
+    s[burst + AX_LAST] = edge_ps(s, clock, last + latency) + back
     s[burst + AX_LEFT] = 0
     push_return(s, burst)

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     def words_at(address: int) -> Words:
         """View an address as unchecked int64 words."""
 
+    def upper_half(a: int, b: int) -> int:
+        """Upper 64 bits of the 128-bit product of two words taken as unsigned."""
+
 else:
 
     @intrinsic
@@ -70,3 +73,16 @@ else:
             return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
         return pointer(numba.types.int64), generate
+
+    @intrinsic
+    def upper_half(_context, _a, _b):
+        """Upper 64 bits of the 128-bit product of two words taken as unsigned."""
+        word = numba.types.int64
+
+        def generate(_context, builder, _signature, arguments):
+            narrow = arguments[0].type
+            wide = type(narrow)(128)
+            a, b = (builder.zext(argument, wide) for argument in arguments)
+            return builder.trunc(builder.lshr(builder.mul(a, b), wide(64)), narrow)
+
+        return word(word, word), generate

@@ -7,17 +7,16 @@ write grants, arrivals at memory per port and direction, DRAM channels.
 from __future__ import annotations
 
 from npusim.memory.axi import deliver, grant, offer
-from npusim.memory.clocking import edge_ceil_ps, first_entity, get_time
+from npusim.memory.clocking import edge_ceil_ps, first_event
 from npusim.memory.dram.channel import look_ahead, step
 from npusim.memory.dram.controller import free_request
 from npusim.memory.ingress import enter, refill, serve_column
 from npusim.memory.jit import entry, njit, words_at
 from npusim.memory.layout import (
     BUS_WORDS,
-    CH_DEN,
+    CH_CLOCK,
     CH_MEM,
     CH_NOW,
-    CH_NUM,
     CHANNEL_WORDS,
     H_BUSES,
     H_CHANNELS,
@@ -32,6 +31,7 @@ from npusim.memory.layout import (
     H_RUN_FREE,
     H_UNFINISHED,
     MEM_WORDS,
+    MM_CAPACITY,
     NEVER,
     NONE,
     PORT_WORDS,
@@ -43,6 +43,8 @@ from npusim.memory.layout import (
     PT_TAIL,
     PT_VALID,
     RN_BASE,
+    RN_BYTES,
+    RN_COUNT,
     RN_NEXT,
     RQ_TID,
     RQ_WRITE,
@@ -59,6 +61,8 @@ from npusim.memory.layout import (
     Words,
 )
 from npusim.memory.transfer import cut_burst
+
+REFUSED = -1
 
 
 @njit
@@ -83,7 +87,7 @@ def step_channel(s: Words, transfers: Words, out: Words, log: Words, ch: int, no
 def note_written(s: Words, ch: int, cycle: int) -> None:
     """Keep the time of the last write that reached its cells' sense amplifiers."""
     mem = s[ch + CH_MEM]
-    at = edge_ceil_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle + s[mem + T_WL])
+    at = edge_ceil_ps(s, ch + CH_CLOCK, cycle + s[mem + T_WL])
     s[H_LAST_WRITE] = max(s[H_LAST_WRITE], at)
 
 
@@ -127,8 +131,7 @@ def run(s: Words, transfers: Words, runs: Words, out: Words, log: Words, horizon
     s[H_OUT] = 0
     s[H_FIRST_DONE] = NEVER
     while True:
-        entity = first_entity(s)
-        now_ps = get_time(s, entity)
+        entity, now_ps = first_event(s)
         if now_ps >= horizon_ps or now_ps >= s[H_FIRST_DONE] or now_ps >= NEVER:
             return s[H_OUT]
         s[H_CLOCK] = now_ps
@@ -139,12 +142,44 @@ def run(s: Words, transfers: Words, runs: Words, out: Words, log: Words, horizon
 def submit(
     state_at: int, transfers_at: int, runs_at: int, new_runs_at: int, num_runs: int, tid: int,
     now_ps: int, port_id: int, mem_id: int, write: int,
-) -> None:  # fmt: skip
-    """Append a transfer to its port's list. The caller has made room in both tables."""
+) -> int:  # fmt: skip
+    """Append a transfer to its port's list; returns 0, or why nothing was done.
+
+    REFUSED: the transfer cannot be (`system.checked_runs` says why). Above 0: so many run nodes
+    are missing. Port and memory exist, and the caller has made room for transfer `tid`.
+    """
     s, transfers, runs = words_at(state_at), words_at(transfers_at), words_at(runs_at)
-    add_transfer(
-        s, transfers, runs, words_at(new_runs_at), num_runs, tid, now_ps, port_id, mem_id, write
-    )
+    new_runs = words_at(new_runs_at)
+    capacity = s[s[H_MEMS] + mem_id * MEM_WORDS + MM_CAPACITY]
+    if now_ps < s[H_CLOCK] or not are_valid(new_runs, num_runs, capacity):
+        return REFUSED
+    missing = num_runs - free_runs(s, runs, num_runs)
+    if missing > 0:
+        return missing
+    add_transfer(s, transfers, runs, new_runs, num_runs, tid, now_ps, port_id, mem_id, write)
+    return 0
+
+
+@njit
+def are_valid(new_runs: Words, num_runs: int, capacity: int) -> bool:
+    """Whether every run moves bytes and stays inside the memory."""
+    for i in range(num_runs):
+        base, size = new_runs[4 * i], new_runs[4 * i + 1]
+        count = new_runs[4 * i + 3]
+        last = base + new_runs[4 * i + 2] * (count - 1)
+        if size < 1 or count < 1 or min(base, last) < 0 or max(base, last) + size > capacity:
+            return False
+    return True
+
+
+@njit
+def free_runs(s: Words, runs: Words, limit: int) -> int:
+    """Free run nodes, counted up to `limit`."""
+    node, count = s[H_RUN_FREE], 0
+    while node != NONE and count < limit:
+        node = runs[node * RUN_WORDS + RN_NEXT]
+        count += 1
+    return count
 
 
 @njit
@@ -152,13 +187,16 @@ def add_transfer(
     s: Words, transfers: Words, runs: Words, new_runs: Words, num_runs: int, tid: int,
     now_ps: int, port_id: int, mem_id: int, write: int,
 ) -> None:  # fmt: skip
-    """`submit` on tables."""
+    """Append a checked transfer; rows that touch become one."""
     first, last = NONE, NONE
     for i in range(num_runs):
         node = s[H_RUN_FREE]
         s[H_RUN_FREE] = runs[node * RUN_WORDS + RN_NEXT]
         for k in range(4):
             runs[node * RUN_WORDS + RN_BASE + k] = new_runs[4 * i + k]
+        if new_runs[4 * i + 2] == new_runs[4 * i + 1]:
+            runs[node * RUN_WORDS + RN_BYTES] *= runs[node * RUN_WORDS + RN_COUNT]
+            runs[node * RUN_WORDS + RN_COUNT] = 1
         runs[node * RUN_WORDS + RN_NEXT] = NONE
         if first == NONE:
             first = node

@@ -44,20 +44,27 @@ NUM_CATEGORIES = 9
 # --- header -------------------------------------------------------------------------------------
 (
     H_PORTS, H_NUM_PORTS, H_BUSES, H_NUM_BUSES, H_MEMS, H_NUM_MEMS, H_CHANNELS, H_NUM_CHANNELS,
-    H_TREE_TIME, H_TREE_NODE, H_TREE_SIZE, H_CLOCK, H_LAST_WRITE, H_OUT, H_RUN_FREE,
+    H_TREE, H_TREE_LEAF, H_TREE_SIZE, H_CLOCK, H_LAST_WRITE, H_OUT, H_RUN_FREE,
     H_UNFINISHED, H_QUEUED_WRITES, H_FIRST_DONE, H_LOG, H_LOG_LIMIT,
 ) = range(20)  # fmt: skip
 HEADER_WORDS = 32
 H_ZERO = 31  # a word that stays 0: no opinion
 
+# --- clock: part of ports, buses, memories and channels ------------------------------------------
+CLOCK_NUM = 0  # period in ps, a fraction
+CLOCK_BY_DEN, CLOCK_BY_NUM = 1, 3  # two words each: how to divide by it (`clocking.divide`)
+CLOCK_DEN = 5
+CLOCK_WORDS = 6
+
 # --- port: one bus master -----------------------------------------------------------------------
 (
-    PT_BUS, PT_NUM, PT_DEN, PT_RATE, PT_STREAMS, PT_ID,
+    PT_BUS, PT_RATE, PT_STREAMS, PT_ID,
     PT_HEAD, PT_TAIL, PT_NODE, PT_ROW, PT_OFFSET,  # transfer being cut and the place in it
     PT_VALID, PT_ADDR, PT_BYTES, PT_WRITE, PT_MEM, PT_TID, PT_READY,  # the burst cut next
     PT_READ_FREE, PT_SUPPLY_FREE, PT_GRANT, PT_GRANT_BEFORE, PT_SEQ, PT_OWN_PS,
-) = range(24)  # fmt: skip
-PORT_WORDS = 24
+    PT_CLOCK,
+) = range(23)  # fmt: skip
+PORT_WORDS = PT_CLOCK + CLOCK_WORDS
 
 # --- stream: one direction of a port; bursts reach the memory in order --------------------------
 (
@@ -76,32 +83,36 @@ AXI_WORDS = 13
 
 # --- bus ----------------------------------------------------------------------------------------
 (
-    BS_ID, BS_NUM, BS_DEN, BS_DATA, BS_CUT, BS_REQUEST_PS, BS_RESPONSE_PS, BS_FIXED,
+    BS_ID, BS_DATA, BS_CUT, BS_REQUEST_PS, BS_RESPONSE_PS, BS_FIXED,
     BS_PORTS, BS_NUM_PORTS,
     BS_ADDR_FREE,  # two words: read and write address channel, next free bus cycle
     BS_ADDR_FREE_W,
     BS_LAST, BS_LAST_W,  # position of the port granted last
     BS_DATA_FREE, BS_DATA_FREE_W, BS_HEAP, BS_HEAP_N,
-) = range(18)  # fmt: skip
-BUS_WORDS = 18
+    BS_CLOCK,
+) = range(17)  # fmt: skip
+BUS_WORDS = BS_CLOCK + CLOCK_WORDS
 
 # --- memory: common part, then DRAM timing or SRAM geometry -------------------------------------
 (
-    MM_IS_SRAM, MM_NUM, MM_DEN, MM_CAPACITY, MM_READ_BYTES, MM_WRITE_BYTES, MM_ARB_PS, MM_ARB_END,
+    MM_IS_SRAM, MM_CAPACITY, MM_READ_BYTES, MM_WRITE_BYTES, MM_ARB_PS, MM_ARB_END,
     MM_FORWARDED, MM_MERGED, MM_RMW,
     MM_CHANNELS, MM_NUM_CHANNELS, MM_BURST, MM_INTERLEAVE, MM_LATENCY_PS, MM_POSTED, MM_PARTIAL_RMW,
     MM_SEGMENTS, MM_NUM_SEGMENTS,
     MM_BANKS, MM_NUM_BANKS, MM_PORT_BYTES, MM_LATENCY_CYCLES, MM_CONFLICT_CYCLES,
     MM_ACCESSES, MM_REQUEST_READ_PS, MM_REQUEST_WRITE_PS,
-) = range(28)  # fmt: skip
+    MM_BURST_BITS,
+) = range(27)  # fmt: skip
 (
     T_RL, T_WL, T_BL, T_RCDRD, T_RCDWR, T_RP, T_RPAB, T_RAS, T_RC, T_RTP, T_WR, T_CCDS, T_CCDL,
     T_CCDS_WR, T_CCDL_WR, T_RTW, T_WTRS, T_WTRL, T_RRDS, T_RRDL, T_FAW, T_PPD, T_RPREF, T_RCREF,
     T_RFC, T_REFI, T_RFCPB, T_REFIPB, T_PBR2PBR, T_PBR2ACT, T_CSR, T_CSW, T_CCDR, T_SIDS,
     T_ACT_LEN, T_COL_LEN, T_PRE_LEN, T_DUAL, T_ODD, T_AAD, T_WCK, T_WCKPST,
     T_ROW_HIT_FIRST, T_CLOSED, T_REFRESH,
-) = range(28, 73)  # fmt: skip
-MEM_WORDS = 74
+) = range(27, 72)  # fmt: skip
+MM_BY_INTERLEAVE, MM_BY_CHANNELS = 72, 74  # two words each
+MM_CLOCK = 76
+MEM_WORDS = MM_CLOCK + CLOCK_WORDS
 SEGMENT_WORDS = 4  # source bit, mask, destination bit, target
 SEG_FROM, SEG_MASK, SEG_TO, SEG_TARGET = range(4)
 TARGET_BANK, TARGET_ROW, TARGET_BANK_XOR_ROW = range(3)
@@ -113,7 +124,7 @@ SRAM_BANK_WORDS = 4
 
 # --- DRAM channel (controller) ------------------------------------------------------------------
 (
-    CH_MEM, CH_ENTITY, CH_NUM, CH_DEN, CH_ID,
+    CH_MEM, CH_ENTITY, CH_ID, CH_MARKS,
     CH_BANKS, CH_NUM_BANKS, CH_RANKS, CH_NUM_RANKS, CH_PCS, CH_NUM_PCS,
     CH_QUEUED,  # two words: requests in the read and in the write queue
     CH_QUEUED_W, CH_LIMIT, CH_LIMIT_W, CH_HIGH, CH_LOW, CH_WRITE_MODE,
@@ -127,8 +138,11 @@ SRAM_BANK_WORDS = 4
     CH_LAST_WR, CH_N_CAS,
     CH_MODE_AT, CH_MODE_BEFORE,  # cycle the write mode was last judged for, mode before that
     CH_NEW_AT, CH_NEW, CH_NEW_W,  # requests accepted at cycle CH_NEW_AT: not seen at that cycle
+    CH_CLOCK,
 ) = range(60)  # fmt: skip
-CHANNEL_WORDS = 60
+CHANNEL_WORDS = CH_CLOCK + CLOCK_WORDS
+MARK_BITS = 8
+NUM_MARKS = 1 << MARK_BITS  # counters of queued writes by a hash of their address
 
 # --- DRAM bank ----------------------------------------------------------------------------------
 (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
+from npusim.memory.clocking import reciprocal
 from npusim.memory.dram.address_map import segments
 from npusim.memory.dram.timing import spacings
 from npusim.memory.specs import DramConfig
@@ -39,9 +40,15 @@ class Packer:
             self.words[base + getattr(L, name)] = int(value)
 
     def clock(self, base: int, prefix: str, period: Fraction) -> None:
-        """Store a clock period as numerator and denominator."""
-        num, den = period.numerator, period.denominator
-        self.put(base, **{f"{prefix}_NUM": num, f"{prefix}_DEN": den})
+        """Store a clock period."""
+        at = base + int(getattr(L, f"{prefix}_CLOCK"))
+        self.put(at, CLOCK_NUM=period.numerator, CLOCK_DEN=period.denominator)
+        self.divisor(at + L.CLOCK_BY_NUM, period.numerator)
+        self.divisor(at + L.CLOCK_BY_DEN, period.denominator)
+
+    def divisor(self, at: int, value: int) -> None:
+        """Store what `clocking.divide` needs to divide by `value`."""
+        self.words[at], self.words[at + 1] = reciprocal(value)
 
 
 def build(
@@ -84,13 +91,12 @@ def build(
 def add_tree(p: Packer, entities: int) -> None:
     """Tournament tree of event times, all NEVER."""
     size = 1 << max(1, math.ceil(math.log2(max(entities, 2))))
-    times = p.block(size, L.NEVER)
-    nodes = p.block(2 * size)
+    tree = p.block(4 * size, L.NEVER)
     for i in range(size):
-        p.words[nodes + size + i] = i
+        p.words[tree + 2 * (size + i) + 1] = i
     for i in range(size - 1, 0, -1):
-        p.words[nodes + i] = p.words[nodes + 2 * i]
-    p.put(0, H_TREE_TIME=times, H_TREE_NODE=nodes, H_TREE_SIZE=size)
+        p.words[tree + 2 * i + 1] = p.words[tree + 4 * i + 1]
+    p.put(0, H_TREE=tree, H_TREE_LEAF=tree + 2 * size, H_TREE_SIZE=size)
 
 
 def add_bus(
@@ -167,6 +173,9 @@ def add_dram(
         T_ROW_HIT_FIRST=memory.scheduler == "frfcfs_row_hit",
         T_CLOSED=memory.page_policy == "closed", T_REFRESH=refresh[memory.refresh],
     )  # fmt: skip
+    p.put(base, MM_BURST_BITS=device.burst_bytes.bit_length() - 1)
+    p.divisor(base + L.MM_BY_INTERLEAVE, memory.channel_interleave_bytes)
+    p.divisor(base + L.MM_BY_CHANNELS, memory.channels)
     for i in range(memory.channels):
         at = channel_at + i * L.CHANNEL_WORDS
         add_channel(p, at, memory, base, entity + i, number + i)
@@ -218,7 +227,7 @@ def add_channel(
         CH_FREE_REQ=add_requests(p, reads + writes + banks), CH_ACT2_AT=L.NONE,
         CH_REF_DUE=p.words[mem + (L.T_REFI if memory.refresh == "all_bank" else L.T_REFIPB)],
         CH_WAIT=L.NONE, CH_WAIT_W=L.NONE, CH_PLAN_COL_T=L.NEVER, CH_PLAN_ROW_T=L.NEVER,
-        CH_LAST_WR=L.NONE, CH_MODE_AT=L.NONE, CH_NEW_AT=L.NONE,
+        CH_MARKS=p.block(L.NUM_MARKS), CH_LAST_WR=L.NONE, CH_MODE_AT=L.NONE, CH_NEW_AT=L.NONE,
     )  # fmt: skip
 
 

@@ -9,20 +9,16 @@ from npusim.memory.jit import entry, njit, words_at
 from npusim.memory.layout import (
     CAT_ARBITRATION,
     CAT_STARVED,
-    CH_DEN,
-    CH_NUM,
+    CH_CLOCK,
     CH_NUM_PCS,
     CH_PCS,
     CHANNEL_WORDS,
-    H_RUN_FREE,
     MM_BANKS,
     MM_CHANNELS,
-    MM_DEN,
+    MM_CLOCK,
     MM_IS_SRAM,
-    MM_NUM,
     MM_NUM_BANKS,
     MM_NUM_CHANNELS,
-    NONE,
     NUM_CATEGORIES,
     PC_ACCOUNTED,
     PC_ARB_SEEN,
@@ -31,8 +27,6 @@ from npusim.memory.layout import (
     PC_KIND,
     PC_REASON,
     PC_WORDS,
-    RN_NEXT,
-    RUN_WORDS,
     SB_FREE,
     SB_KIND,
     SB_READ_CYCLES,
@@ -50,7 +44,7 @@ def add_data_bus(s: Words, mem: int, ch: int, pc: int, now_ps: int, out: Words) 
     at = s[pc + PC_ACCOUNTED]
     if now_ps <= at:
         return
-    data_end = min(edge_ps(s[ch + CH_NUM], s[ch + CH_DEN], s[pc + PC_DATA_END]), now_ps)
+    data_end = min(edge_ps(s, ch + CH_CLOCK, s[pc + PC_DATA_END]), now_ps)
     if data_end > at:
         out[s[pc + PC_KIND]] += data_end - at
         at = data_end
@@ -65,11 +59,11 @@ def add_data_bus(s: Words, mem: int, ch: int, pc: int, now_ps: int, out: Words) 
 @njit
 def add_sram_bank(s: Words, mem: int, bank: int, now_ps: int, out: Words) -> None:
     """Add one SRAM bank: cycles served before `now_ps`, the rest starved."""
-    num, den = s[mem + MM_NUM], s[mem + MM_DEN]
-    ahead = max(0, edge_ps(num, den, s[bank + SB_FREE]) - now_ps)
+    clock = mem + MM_CLOCK
+    ahead = max(0, edge_ps(s, clock, s[bank + SB_FREE]) - now_ps)
     busy = 0
     for kind in range(2):
-        part = edge_ps(num, den, s[bank + SB_READ_CYCLES + kind])
+        part = edge_ps(s, clock, s[bank + SB_READ_CYCLES + kind])
         if kind == s[bank + SB_KIND]:
             part = max(0, part - ahead)
         part = min(part, now_ps - busy)
@@ -80,8 +74,10 @@ def add_sram_bank(s: Words, mem: int, bank: int, now_ps: int, out: Words) -> Non
 
 @entry
 def attribution(state_at: int, mem: int, now_ps: int, out_at: int) -> None:
-    """Sum the categories of a memory's data buses up to `now_ps`."""
+    """Sum the categories of a memory's data buses up to `now_ps` into `out`."""
     s, out = words_at(state_at), words_at(out_at)
+    for i in range(NUM_CATEGORIES):
+        out[i] = 0
     if s[mem + MM_IS_SRAM]:
         for i in range(s[mem + MM_NUM_BANKS]):
             add_sram_bank(s, mem, s[mem + MM_BANKS] + i * SRAM_BANK_WORDS, now_ps, out)
@@ -90,17 +86,6 @@ def attribution(state_at: int, mem: int, now_ps: int, out_at: int) -> None:
         ch = s[mem + MM_CHANNELS] + i * CHANNEL_WORDS
         for k in range(s[ch + CH_NUM_PCS]):
             add_data_bus(s, mem, ch, s[ch + CH_PCS] + k * PC_WORDS, now_ps, out)
-
-
-@entry
-def free_runs(state_at: int, runs_at: int, limit: int) -> int:
-    """Free run nodes, counted up to `limit`."""
-    s, runs = words_at(state_at), words_at(runs_at)
-    node, count = s[H_RUN_FREE], 0
-    while node != NONE and count < limit:
-        node = runs[node * RUN_WORDS + RN_NEXT]
-        count += 1
-    return count
 
 
 def counters(s: Words, mem: int, spec: DramConfig | SramConfig) -> dict[str, int]:

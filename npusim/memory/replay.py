@@ -15,7 +15,7 @@ import numpy as np
 
 from npusim.errors import ConfigError
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
-from npusim.memory.clocking import first_entity, get_time
+from npusim.memory.clocking import first_event
 from npusim.memory.dram.channel import (
     ACCEPT_FORWARDED,
     ACCEPT_FULL,
@@ -127,8 +127,7 @@ def run(
     done, result = words_at(done_at), words_at(result_at)
     i = inject(s, log, addr, is_write, arrival, 0, n, 0, done, result)
     while True:
-        entity = first_entity(s)
-        now = get_time(s, entity)
+        entity, now = first_event(s)
         if i < n and arrival[i] < now and arrival[i] > result[2]:
             result[2] = arrival[i]
             i = inject(s, log, addr, is_write, arrival, i, n, arrival[i], done, result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import numpy as np
 
@@ -69,6 +69,11 @@ class MemorySystem:
         self._runs = np.zeros((0, L.RUN_WORDS), dtype=np.int64)
         self._out = np.zeros((FIRST_ROWS, 2), dtype=np.int64)
         self._log = np.zeros((0, 5), dtype=np.int64)
+        self._new_runs = np.zeros((FIRST_ROWS, 4), dtype=np.int64)  # hands runs to the kernel
+        self._new_runs_address = self._new_runs.ctypes.data
+        self._split = np.zeros(L.NUM_CATEGORIES, dtype=np.int64)
+        self._split_address = self._split.ctypes.data
+        self._own_ps_word = int(self._state[L.H_PORTS]) + L.PT_OWN_PS
         self._num_transfers = 0
         self._grow_runs(FIRST_ROWS)
 
@@ -90,20 +95,22 @@ class MemorySystem:
             If `now_ps` lies in the kernel's past, a number is out of range, a run is empty or
             leaves the memory.
         """
-        runs = checked_runs(self.ports, self.memories, self.clock_ps, now_ps, port, memory, runs)
-        tid = self._num_transfers
+        runs = np.asarray(runs, dtype=np.int64)
+        count, tid = len(runs) if runs.ndim else 0, self._num_transfers
+        if not (
+            runs.shape == (count, 4)
+            and count
+            and 0 <= port < len(self.ports)
+            and 0 <= memory < len(self.memories)
+        ):
+            self._refuse(now_ps, port, memory, runs)
+        self._make_room(tid, count)
+        self._new_runs[:count] = runs
+        while missing := self._enter(tid, int(now_ps), port, memory, is_write, count):
+            if missing == kernel.REFUSED:
+                self._refuse(now_ps, port, memory, runs)
+            self._grow_runs(max(missing, len(self._runs)))
         self._num_transfers += 1
-        if tid == len(self._transfers):
-            self._transfers = np.concatenate([self._transfers, np.zeros_like(self._transfers)])
-            self._locate()
-        if self.pending >= len(self._out):
-            self._out = np.zeros((2 * len(self._out), 2), dtype=np.int64)
-            self._locate()
-        self._reserve_runs(len(runs))
-        kernel.submit(
-            *self._tables[:3], runs.ctypes.data, len(runs), tid, int(now_ps), port, memory,
-            int(is_write),
-        )  # fmt: skip
         return tid
 
     def advance(self, horizon_ps: int | None) -> list[tuple[int, int]]:
@@ -125,7 +132,7 @@ class MemorySystem:
     @property
     def pending(self) -> int:
         """Transfers not complete for their port."""
-        return int(self._state[L.H_UNFINISHED])
+        return self._state.item(L.H_UNFINISHED)
 
     @property
     def queued_writes(self) -> int:
@@ -174,14 +181,14 @@ class MemorySystem:
         The sum is `data_buses * now_ps`. Every event before `now_ps` must have been acted on
         (call `advance(now_ps)` until it returns nothing), or later queries will disagree.
         """
-        out = np.zeros(L.NUM_CATEGORIES, dtype=np.int64)
-        query.attribution(self._tables[0], self._mem_bases[memory], int(now_ps), out.ctypes.data)
-        return out
+        query.attribution(
+            self._tables[0], self._mem_bases[memory], int(now_ps), self._split_address
+        )
+        return self._split.copy()
 
     def own_data_ps(self, port: int) -> int:
         """Cumulative DRAM data-bus time of the bursts this port asked for."""
-        base = int(self._state[L.H_PORTS]) + port * L.PORT_WORDS
-        return int(self._state[base + L.PT_OWN_PS])
+        return self._state.item(self._own_ps_word + port * L.PORT_WORDS)
 
     def memory_counters(self, memory: int) -> dict[str, int]:
         """Raw counts of one memory; bytes are those requested, `burst_bytes` those moved."""
@@ -216,10 +223,31 @@ class MemorySystem:
         """Recorded commands: cycle, code (`layout.COMMAND_NAMES`), channel, bank or rank, row."""
         return self._log[: int(self._state[L.H_LOG])]
 
-    def _reserve_runs(self, count: int) -> None:
-        need = count - query.free_runs(self._tables[0], self._tables[2], count)
-        if need > 0:
-            self._grow_runs(max(need, len(self._runs)))
+    def _refuse(self, now_ps: int, port: int, memory: int, runs: NDArray[np.int64]) -> Never:
+        """Say what is wrong with a transfer; `checked_runs` and the kernel have the same rules."""
+        checked_runs(self.ports, self.memories, self.clock_ps, now_ps, port, memory, runs)
+        raise AssertionError("the kernel refused a transfer that is in order")
+
+    def _enter(
+        self, tid: int, now_ps: int, port: int, memory: int, is_write: bool, num_runs: int
+    ) -> int:
+        state, transfers, runs, _, _ = self._tables
+        return kernel.submit(
+            state, transfers, runs, self._new_runs_address, num_runs, tid, now_ps, port, memory,
+            1 if is_write else 0,
+        )  # fmt: skip
+
+    def _make_room(self, tid: int, num_runs: int) -> None:
+        """Make the tables large enough for one more transfer, its completion and its runs."""
+        if tid == len(self._transfers):
+            self._transfers = np.concatenate([self._transfers, np.zeros_like(self._transfers)])
+            self._locate()
+        if self.pending >= len(self._out):
+            self._out = np.zeros((2 * len(self._out), 2), dtype=np.int64)
+            self._locate()
+        if num_runs > len(self._new_runs):
+            self._new_runs = np.zeros((num_runs, 4), dtype=np.int64)
+            self._new_runs_address = self._new_runs.ctypes.data
 
     def _grow_runs(self, count: int) -> None:
         first = len(self._runs)

@@ -15,12 +15,11 @@ from npusim.memory.layout import (
     PT_ADDR,
     PT_BUS,
     PT_BYTES,
-    PT_DEN,
+    PT_CLOCK,
     PT_GRANT_BEFORE,
     PT_HEAD,
     PT_MEM,
     PT_NODE,
-    PT_NUM,
     PT_OFFSET,
     PT_RATE,
     PT_READY,
@@ -110,9 +109,9 @@ def next_row(s: Words, transfers: Words, runs: Words, port: int, node: int, tid:
 @njit
 def supply_ps(s: Words, port: int, size: int, from_ps: int) -> int:
     """When the engine has read `size` bytes of write data from its side."""
-    num, den = s[port + PT_NUM], s[port + PT_DEN]
-    start = max(s[port + PT_SUPPLY_FREE], next_cycle(num, den, from_ps))
+    clock = port + PT_CLOCK
+    start = max(s[port + PT_SUPPLY_FREE], next_cycle(s, clock, from_ps))
     rate = s[port + PT_RATE]
     end = start + (size + rate - 1) // rate
     s[port + PT_SUPPLY_FREE] = end
-    return edge_ps(num, den, end)
+    return edge_ps(s, clock, end)

@@ -7,7 +7,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
 from npusim._version import __version__
+from npusim.compiler.compile import compile_graph
+from npusim.config.compiler import CompilerConfig
 from npusim.config.hashing import spec_hash
+from npusim.config.loader import load_system
 from npusim.config.run_spec import Executor, Fidelity, RunSpec, SimulationConfig, WorkloadConfig
 from npusim.config.system import SystemConfig
 from npusim.errors import ConfigError
@@ -27,8 +30,6 @@ from npusim.workload.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from npusim.config.compiler import CompilerConfig
 
 
 class Progress(Protocol):
@@ -83,9 +84,6 @@ def simulate(
     compiler, simulation : optional
         Settings; defaults as documented there.
     """
-    from npusim.config.compiler import CompilerConfig
-    from npusim.config.loader import load_system
-
     spec = RunSpec(
         system=load_system(system) if isinstance(system, str) else system,
         workload=WorkloadConfig(
@@ -111,8 +109,6 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
     ConfigError
         If the run has no such phase.
     """
-    from npusim.compiler.compile import compile_graph
-
     workload = Workload.of(load_model(spec.workload.model), spec.workload)
     run = _Run(spec, workload, None)
     if phase not in [p.value for p in workload.phases]:

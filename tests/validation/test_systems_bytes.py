@@ -12,6 +12,7 @@ from tests.validation.test_systems_support import (
     dram_of,
     run_spec,
     simulated,
+    some_slow,
     tiny_model,
     workload_of,
 )
@@ -85,18 +86,18 @@ def test_every_sequence_of_a_batch_has_its_own_cache():
     assert dram_of(result, "decode").bytes_by_role["kv"] == 3 * (CONTEXT + 2) * row
 
 
-def smollm2_weight_bytes(weight_bits, scale_bits_per_column):
+def smollm2_weight_bytes(weight_bits, bits_per_column=lambda k: 0 * k):
     """(linears of all layers and the lm_head, norms) of smollm2-135m, in bytes.
 
-    `scale_bits_per_column` maps rows of K to the bits of scales and zero points of one column.
+    `bits_per_column` maps rows of K to the bits of scales and zero points of one column.
     """
     linears = [(576, 960), (576, 576), (576, 3072), (1536, 576)]
     shapes = linears * 30 + [(576, 49_152)]
-    bits = sum(n * (k * weight_bits + scale_bits_per_column(k)) for k, n in shapes)
+    bits = sum(n * (k * weight_bits + bits_per_column(k)) for k, n in shapes)
     return bits // 8, (2 * 30 + 1) * 576 * 2
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", some_slow(SYSTEMS))
 def test_smollm2_decode_reads_every_stored_weight_once_but_the_embedding_table(system):
     # w4a16: a 16-bit scale and a 4-bit zero point per column and group of 128 rows of K
     linear, norms = smollm2_weight_bytes(4, lambda k: -(-k // 128) * 20)
@@ -112,7 +113,7 @@ def test_smollm2_decode_reads_every_stored_weight_once_but_the_embedding_table(s
 
 
 def test_a_tied_16_bit_head_is_read_as_the_embedding_table_itself():
-    linear, norms = smollm2_weight_bytes(16, lambda k: 0)
+    linear, norms = smollm2_weight_bytes(16)
     assert linear + norms == 2 * 134_515_008  # every parameter, the table being the lm_head
     result = simulated("tpu-v6e", "smollm2-135m", context_len=64, generate_len=1)
     assert result.workload["weight_bytes"] == linear + norms
@@ -120,13 +121,13 @@ def test_a_tied_16_bit_head_is_read_as_the_embedding_table_itself():
 
 
 def test_an_8_bit_head_is_a_copy_of_its_own_with_a_scale_per_column():
-    linear, norms = smollm2_weight_bytes(8, lambda k: 16)
+    linear, norms = smollm2_weight_bytes(8, lambda k: 16 + 0 * k)
     result = simulated("tpu-v6e", "smollm2-135m", context_len=64, generate_len=1, quant="w8a8")
     assert result.workload["weight_bytes"] == linear + norms + 49_152 * 576 * 2
     assert dram_of(result, "decode").bytes_by_role["weight"] == linear + norms + 576 * 2
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", some_slow(SYSTEMS))
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_dram_moves_at_least_the_compulsory_bytes(system, phase):
     lengths = {"prompt_len": 24} if phase == "prefill" else {"context_len": 24, "generate_len": 1}

@@ -1,7 +1,7 @@
 """Issue 2, must hold 8: what launching kernels costs on ascend-910b, eagerly and as a graph.
 
-Kernels of one openPangu-Embedded layer in decode, one per operator: attn_norm, qkv, rope, k_append,
-v_append, scores, softmax, context, o_proj, residual, mlp_norm, gate_up, silu_mul, down, residual: 15.
+Kernels of one openPangu-Embedded layer in decode, one per operator: attn_norm, qkv, rope, k and v
+append, scores, softmax, context, o_proj, residual, mlp_norm, gate_up, silu_mul, down, residual: 15.
 Outside the layers: embedding, final_norm, lm_head.
 """
 

@@ -14,6 +14,7 @@ from tests.validation.test_systems_support import (
     check_accounts,
     run_spec,
     simulated,
+    some_slow,
     system_named,
     tiny_model,
 )
@@ -49,7 +50,7 @@ def test_a_prefill_and_its_decode_run_on_every_system(system):
     assert result.tpot_ps == -(-decode.elapsed_ps // 2)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", some_slow(SYSTEMS))
 @pytest.mark.parametrize("fidelity", ["burst", "transfer"])
 def test_equal_runs_give_equal_json(system, fidelity):
     spec = run_spec(

@@ -46,6 +46,16 @@ MINI = {
 }
 
 
+#: their many cores make every compilation take long
+MANY_CORES = ("ascend-910b", "jetson-agx-orin")
+
+
+def some_slow(systems):
+    """Parameters for `systems`, those of many cores marked slow."""
+    marks = dict.fromkeys(MANY_CORES, pytest.mark.slow)
+    return [pytest.param(name, marks=marks.get(name, ())) for name in systems]
+
+
 @cache
 def system_named(name):
     return load_system(name)

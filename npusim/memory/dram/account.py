@@ -13,9 +13,8 @@ from npusim.memory.jit import njit
 from npusim.memory.layout import (
     CAT_ARBITRATION,
     CAT_STARVED,
-    CH_DEN,
+    CH_CLOCK,
     CH_MEM,
-    CH_NUM,
     MM_ARB_END,
     MM_ARB_PS,
     PC_ACCOUNTED,
@@ -40,7 +39,7 @@ def account(s: Words, ch: int, pc: int, now_ps: int) -> None:
     at = s[pc + PC_ACCOUNTED]
     if now_ps <= at:
         return
-    data_end = min(edge_ps(s[ch + CH_NUM], s[ch + CH_DEN], s[pc + PC_DATA_END]), now_ps)
+    data_end = min(edge_ps(s, ch + CH_CLOCK, s[pc + PC_DATA_END]), now_ps)
     if data_end > at:
         s[pc + PC_CATEGORY + s[pc + PC_KIND]] += data_end - at
         at = data_end

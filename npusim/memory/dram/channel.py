@@ -11,7 +11,7 @@ from npusim.memory.dram.controller import (
     plan,
     row_still_ready,
 )
-from npusim.memory.dram.queues import append
+from npusim.memory.dram.queues import append, write_mark
 from npusim.memory.dram.refresh import catch_up, fall_due
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
@@ -29,7 +29,7 @@ from npusim.memory.layout import (
     CAT_STARVED,
     CAT_TURNAROUND,
     CH_BANKS,
-    CH_DEN,
+    CH_CLOCK,
     CH_ENTITY,
     CH_FREE_REQ,
     CH_HELD,
@@ -42,7 +42,6 @@ from npusim.memory.layout import (
     CH_NEW_AT,
     CH_NEW_W,
     CH_NOW,
-    CH_NUM,
     CH_NUM_PCS,
     CH_PCS,
     CH_PLAN_CMD,
@@ -94,8 +93,10 @@ ACCEPT_FULL, ACCEPT_QUEUED, ACCEPT_FORWARDED, ACCEPT_MERGED = range(4)
 
 
 @njit
-def is_write_queued(s: Words, bank: int, addr: int) -> bool:
+def is_write_queued(s: Words, ch: int, bank: int, addr: int) -> bool:
     """Whether the bank's write queue holds a write to this burst."""
+    if s[write_mark(s, ch, addr)] == 0:
+        return False
     req = s[bank + BK_QUEUE + QUEUE_WORDS + Q_HEAD]
     while req != NONE and s[req + RQ_ADDR] != addr:
         req = s[req + RQ_NEXT]
@@ -109,7 +110,7 @@ def accept(
 ) -> int:  # fmt: skip
     """Offer one burst at `cycle`; the controller may act on it from the next cycle on."""
     bank = s[ch + CH_BANKS] + bank_id * BANK_WORDS
-    if s[ch + CH_QUEUED + WRITE] > 0 and is_write_queued(s, bank, addr):
+    if s[ch + CH_QUEUED + WRITE] > 0 and is_write_queued(s, ch, bank, addr):
         s[s[ch + CH_MEM] + (MM_MERGED if write else MM_FORWARDED)] += 1
         return ACCEPT_MERGED if write else ACCEPT_FORWARDED
     if s[ch + CH_QUEUED + write] >= s[ch + CH_LIMIT + write]:
@@ -149,10 +150,9 @@ def note_new(s: Words, ch: int, cycle: int, write: int) -> None:
 def wake(s: Words, ch: int, cycle: int) -> None:
     """Make sure the channel decides at the cycle after an acceptance at `cycle`."""
     entity = s[ch + CH_ENTITY]
-    at = edge_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle + 1)
-    if at < get_time(s, entity):
+    if cycle + 1 < s[ch + CH_NOW] or get_time(s, entity) >= NEVER:
         s[ch + CH_NOW] = cycle + 1
-        set_time(s, entity, at)
+        set_time(s, entity, edge_ps(s, ch + CH_CLOCK, cycle + 1))
 
 
 @njit
@@ -202,14 +202,14 @@ def look_ahead(s: Words, ch: int, cycle: int) -> None:
         set_time(s, s[ch + CH_ENTITY], NEVER)
         return
     s[ch + CH_NOW] = at
-    set_time(s, s[ch + CH_ENTITY], edge_ps(s[ch + CH_NUM], s[ch + CH_DEN], at))
+    set_time(s, s[ch + CH_ENTITY], edge_ps(s, ch + CH_CLOCK, at))
 
 
 @njit
 def occupy_data_bus(s: Words, ch: int, req: int, cycle: int) -> None:
     """A column command at `cycle`: its pseudo-channel's data bus is taken for one burst."""
     pc = s[s[req + RQ_BANK] + BK_PC]
-    account(s, ch, pc, edge_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle))
+    account(s, ch, pc, edge_ps(s, ch + CH_CLOCK, cycle))
     s[pc + PC_DATA_END] = cycle + s[s[ch + CH_MEM] + T_BL]
     s[pc + PC_KIND] = s[req + RQ_WRITE]
     if s[req + RQ_WRITE]:
@@ -224,7 +224,7 @@ def explain_gap(s: Words, ch: int, cycle: int, until: int) -> None:
         pc = s[ch + CH_PCS] + i * PC_WORDS
         if until <= s[pc + PC_DATA_END] and s[pc + PC_HELD] > 0:
             continue
-        now_ps = edge_ps(s[ch + CH_NUM], s[ch + CH_DEN], cycle)
+        now_ps = edge_ps(s, ch + CH_CLOCK, cycle)
         reason = CAT_STARVED if s[pc + PC_HELD] == 0 else gap_reason(s, ch, cycle)
         set_reason(s, ch, pc, now_ps, reason)
 
@@ -259,4 +259,4 @@ def gap_reason(s: Words, ch: int, cycle: int) -> int:
 @njit
 def cycle_at(s: Words, ch: int, now_ps: int) -> int:
     """First controller cycle at or after `now_ps`."""
-    return next_cycle(s[ch + CH_NUM], s[ch + CH_DEN], now_ps)
+    return next_cycle(s, ch + CH_CLOCK, now_ps)

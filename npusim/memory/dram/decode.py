@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from npusim.memory.clocking import divide
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
     CHANNEL_WORDS,
+    MM_BY_CHANNELS,
+    MM_BY_INTERLEAVE,
     MM_CHANNELS,
     MM_INTERLEAVE,
     MM_NUM_CHANNELS,
@@ -27,9 +30,10 @@ def decode(s: Words, mem: int, addr: int) -> tuple[int, int, int]:
     channels, interleave = s[mem + MM_NUM_CHANNELS], s[mem + MM_INTERLEAVE]
     ch, local = s[mem + MM_CHANNELS], addr
     if channels > 1:
-        block = addr // interleave
-        ch += (block % channels) * CHANNEL_WORDS
-        local = (block // channels) * interleave + addr % interleave
+        block = divide(addr, s[mem + MM_BY_INTERLEAVE], s[mem + MM_BY_INTERLEAVE + 1])
+        round_ = divide(block, s[mem + MM_BY_CHANNELS], s[mem + MM_BY_CHANNELS + 1])
+        ch += (block - round_ * channels) * CHANNEL_WORDS
+        local = addr + (round_ - block) * interleave
     bank, row = 0, 0
     segment = s[mem + MM_SEGMENTS]
     for _ in range(s[mem + MM_NUM_SEGMENTS]):

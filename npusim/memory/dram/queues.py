@@ -20,12 +20,16 @@ from npusim.memory.layout import (
     BK_WR_OK,
     CH_BUSY,
     CH_BUSY_N,
+    CH_MARKS,
     CH_MEM,
     CH_QUEUED,
     GP_ACT_OK,
     H_ZERO,
+    MARK_BITS,
+    MM_BURST_BITS,
     NO_CYCLE,
     NONE,
+    NUM_MARKS,
     Q_COL,
     Q_COL_SEQ,
     Q_HEAD,
@@ -41,6 +45,7 @@ from npusim.memory.layout import (
     QUEUE_WORDS,
     RK_ACT_OK,
     RK_PRE_OK,
+    RQ_ADDR,
     RQ_ARRIVE,
     RQ_NEXT,
     RQ_PREV,
@@ -50,6 +55,13 @@ from npusim.memory.layout import (
     T_ROW_HIT_FIRST,
     Words,
 )
+
+
+@njit
+def write_mark(s: Words, ch: int, addr: int) -> int:
+    """Word that counts the channel's queued writes whose address falls on the same mark."""
+    burst = addr >> s[s[ch + CH_MEM] + MM_BURST_BITS]
+    return s[ch + CH_MARKS] + ((burst ^ (burst >> MARK_BITS)) & (NUM_MARKS - 1))
 
 
 @njit
@@ -70,6 +82,8 @@ def append(s: Words, ch: int, bank: int, req: int, write: int) -> None:
         s[tail + RQ_NEXT] = req
     s[q + Q_TAIL] = req
     s[ch + CH_QUEUED + write] += 1
+    if write:
+        s[write_mark(s, ch, s[req + RQ_ADDR])] += 1
     kind = Q_HIT if s[req + RQ_ROW] == s[bank + BK_ROW] else Q_OTHER
     if s[q + kind] == NONE:
         s[q + kind] = req
@@ -104,6 +118,8 @@ def unlink(s: Words, ch: int, bank: int, req: int, write: int) -> None:
         s[after + RQ_PREV] = before
     s[req + RQ_QUEUED] = 0
     s[ch + CH_QUEUED + write] -= 1
+    if write:
+        s[write_mark(s, ch, s[req + RQ_ADDR])] -= 1
     if before == NONE and after == NONE:
         leave_busy(s, ch, q, write)
 
