@@ -6,8 +6,10 @@ interrupted. Start-up stays fast: heavy libraries load inside the commands that 
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HELP_WIDTH = 100  # an example fits on a line
+_INTERRUPT_AGAIN_S = 0.05  # by then the destructor is over
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 # typer exports the subclass for bad values only; its bases are what it raises for bad usage
@@ -96,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code.
     """
+    sys.unraisablehook = _keep_interrupt
     try:
         code = app(args=argv, prog_name="npusim", standalone_mode=False)
         sys.stdout.flush()
@@ -104,8 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NpusimError as error:
         return complain(str(error), EXIT_BAD_INPUT)
     except _USAGE_ERRORS as error:
-        text = _usage_text(error)  # empty: no arguments at all, and the help has been printed
-        return complain(text, EXIT_BAD_INPUT) if text else EXIT_BAD_INPUT
+        return complain(_usage_text(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         return complain("interrupted", EXIT_INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # typer exits when a pipe breaks
@@ -114,6 +117,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == EXIT_INTERRUPTED:  # how typer reports an interrupt
         return complain("interrupted", code)
     return code if isinstance(code, int) else 0
+
+
+def _keep_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+    """Raise an interrupt again that fell into a destructor, where Python drops every exception."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        threading.Timer(_INTERRUPT_AGAIN_S, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _drop_output() -> None:
@@ -126,4 +137,6 @@ def _usage_text(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "npusim"
     text = getattr(error, "format_message", error.__str__)().strip()
-    return f"{text.rstrip('.')}; see {command} --help" if text else ""
+    if text.startswith("Usage:"):  # no arguments at all: the message is the whole help
+        return f"a command is needed\n\n{text}"
+    return f"{text.rstrip('.')}; see {command} --help"

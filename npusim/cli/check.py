@@ -92,10 +92,15 @@ def _checked_workload(file: Path) -> dict[str, Any]:
 
 def _checked_run(file: Path) -> dict[str, Any]:
     """A whole run."""
-    from npusim.config.loader import load_run_yaml  # pydantic is slow to load
+    # pydantic and networkx are slow to load
+    from npusim.config.loader import load_run_yaml
+    from npusim.workload.loading import load_model
+    from npusim.workload.workload import Workload
 
     spec = load_run_yaml(file)
-    text = f"{spec.workload.model} on {spec.system.name}"
+    workload = Workload.of(load_model(spec.workload.model), spec.workload)
+    phases = " and ".join(workload.phases)
+    text = f"{workload.model.name} on {spec.system.name}, {spec.workload.quant}, {phases}"
     return {"kind": "run", "name": file.stem, "text": text}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -110,7 +110,9 @@ def _settings(
         if not text.startswith(_OVERRIDABLE):
             rule = f"paths of an operator start at {', '.join(_OVERRIDABLE)}"
             raise ConfigError(f"--set {text}", rule, hint="use --batch and --quant")
-    values = {"model": "operator", "prompt_len": 1, "batch": batch, "quant": "w16a16" if quant is None else quant}
+    values: dict[str, Any] = {"model": "operator", "prompt_len": 1, "batch": batch}
+    if quant is not None:
+        values["quant"] = quant
     spec = RunSpec(
         system=load_system(system),
         workload=validated(WorkloadConfig, values, option_of),

@@ -53,7 +53,7 @@ class Target:
     max_cores : int, optional
         Cores the compiler may use; default all.
     is_memory_ideal : bool
-        Scratchpads hold whatever is put in.
+        Scratchpads hold whatever is put in, and issuing a descriptor takes no time.
 
     Raises
     ------
@@ -249,7 +249,7 @@ class Target:
             engines[index] = replace(
                 engines[index],
                 queue_depth=dma.queue_depth,
-                issue_ticks=dma.issue_cycles * self.ticks_per_cycle,
+                issue_ticks=0 if self._is_memory_ideal else dma.issue_cycles * self.ticks_per_cycle,
                 port=number * len(self.port_paths()),
             )
             return index

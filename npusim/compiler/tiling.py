@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npusim.compiler.core_grids import Triple, core_grids, granule_of
+from npusim.compiler.matmul_traits import ACCUMULATOR_BITS
 from npusim.compiler.tile_costs import M_OUTER, N_OUTER, TileCosts
 from npusim.compiler.unit_timing import matrix_array_cycles
 from npusim.errors import MappingError
@@ -94,8 +96,10 @@ def plan_matmul(
     Raises
     ------
     MappingError
-        If not even the smallest tile fits; states need and budget.
+        If not even the smallest tile fits the scratchpad, or one block the unit's own buffers;
+        states need and budget.
     """
+    _check_unit_buffers(name, traits, target)
     grids = core_grids(shape, target.cores, split, granule_of(target.core.matrix, traits))
     costs = [TileCosts(shape, grid, share, traits, target, buffers) for grid, share in grids]
     if ideal:
@@ -113,6 +117,24 @@ def plan_matmul(
             hint="use a larger scratchpad, fewer compiler.buffers or a narrower format",
         )
     return search.pick()
+
+
+def _check_unit_buffers(name: str, traits: MatmulTraits, target: Target) -> None:
+    """Refuse a unit that cannot hold the operands or sums of a single pass."""
+    spec = target.core.matrix
+    if spec.cube is not None:
+        cube = spec.cube[traits.compute_dtype]
+        sums, operands = cube.m * cube.n, cube.k * cube.n
+    else:
+        assert spec.rows is not None and spec.cols is not None
+        sums, operands = spec.cols, spec.rows
+    bits = traits.expanded_bits or traits.a_bits
+    for key, need, have in (
+        ("accumulator_buffer_bytes", sums * ACCUMULATOR_BITS // 8, spec.accumulator_buffer_bytes),
+        ("operand_buffer_bytes", -(-operands * bits // 8), spec.operand_buffer_bytes),
+    ):
+        if need > have:
+            raise MappingError(name, f"one pass needs {need} bytes of core.matrix.{key}", have)
 
 
 def _whole(costs: TileCosts) -> MatmulPlan:
@@ -154,7 +176,11 @@ class _Search:
         self.found.append((costs, cycles))
 
     def pick(self) -> MatmulPlan:
-        """Fewest commands per core among the cheapest; then fewest DRAM bytes, then cycles."""
+        """Fewest commands of all cores among the cheapest; then fewest DRAM bytes, then cycles.
+
+        A matmul that DRAM bounds costs the same on many cores as on a few; the few disturb each
+        other's rows less.
+        """
         best: tuple[tuple[float, ...], TileCosts, int] | None = None
         for costs, cycles in self.found:
             near = np.flatnonzero(cycles <= self.limit_cycles)
@@ -162,7 +188,7 @@ class _Search:
                 continue
             keys = [
                 np.broadcast_to(array, cycles.shape).ravel()[near]
-                for array in (costs.commands, costs.dram_bytes(), cycles)
+                for array in (costs.commands * prod(costs.grid), costs.dram_bytes(), cycles)
             ]
             first = np.lexsort(keys[::-1])[0]
             key = tuple(float(array[first]) for array in keys)

@@ -211,7 +211,10 @@ _RULES = {
 
 def _rule(details: ErrorDetails, place: FieldType | None) -> str:
     """Sentence for an error type of pydantic."""
+    dimension = place.dimension if place else None
     template = _RULES.get(details["type"])
+    if dimension is not None and details["type"] in ("int_type", "float_type"):
+        return f"must be a quantity with a unit, for example {dimension.example!r}"
     if template is None:
         return str(details["msg"]).lower().removeprefix("value error, ")
     context = {
@@ -220,5 +223,4 @@ def _rule(details: ErrorDetails, place: FieldType | None) -> str:
         for name, value in (details.get("ctx") or {}).items()
     }
     rule = template.format(**context)
-    dimension = place.dimension if place else None
     return f"{rule} {dimension.base}" if dimension and "than" in template else rule

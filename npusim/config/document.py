@@ -22,6 +22,7 @@ Path = tuple[str | int, ...]
 MAX_FILE_BYTES = 2**20
 _MAX_NODES = 100_000  # what a few nested aliases can blow a small file up to
 _MAX_DEPTH = 64
+_FOLD = "\a"  # ruamel's mark of a fold in a folded text; YAML itself has no such character
 _TAG = "tag:yaml.org,2002:"
 _DATA_TAGS = {"str", "int", "float", "bool", "null", "timestamp", "map", "seq"}
 
@@ -254,6 +255,8 @@ class _Builder:
 
     def _scalar(self, node: ScalarNode, path: Path) -> object:
         text, kind = node.value, str(node.tag).removeprefix(_TAG)
+        if node.style == ">":
+            text = text.replace(_FOLD, "")
         if kind == "null":
             return None
         if kind == "bool":

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from npusim.config.spec import NonNegativeInt, PositiveInt, Spec, require_power_of_two
+from npusim.config.spec import ClockRate, NonNegativeInt, Spec, require_power_of_two
 
 
 class Arbitration(StrEnum):
@@ -22,7 +22,7 @@ class BusSpec(Spec):
 
     memory: str
     """Name of the DRAM behind it."""
-    clock_hz: PositiveInt
+    clock_hz: ClockRate
     """Clock of the bus; one beat per cycle and data channel."""
     data_bits: Annotated[int, Field(ge=8, le=32768, multiple_of=8)]
     """Width of each data channel; a power of two, a beat at most 4 KiB."""

@@ -13,6 +13,7 @@ MAX_INT = 2**60
 
 PositiveInt = Annotated[int, Field(gt=0, le=MAX_INT)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=MAX_INT)]
+ClockRate = Annotated[int, Field(gt=0, le=10**12)]  # hertz; a cycle lasts at least 1 ps
 PositiveFraction = Annotated[Fraction, Field(gt=0)]
 NonNegativeFraction = Annotated[Fraction, Field(ge=0)]
 ShareFrac = Annotated[float, Field(ge=0.0, le=1.0)]

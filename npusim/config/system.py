@@ -12,7 +12,15 @@ from npusim.config.compute import CoreSpec
 from npusim.config.host import HostSpec
 from npusim.config.interconnect import BusSpec
 from npusim.config.memory import DramSpec, SharedSramSpec
-from npusim.config.spec import Name, NonNegativeInt, Ordered, PositiveInt, RuleError, Spec
+from npusim.config.spec import (
+    ClockRate,
+    Name,
+    NonNegativeInt,
+    Ordered,
+    PositiveInt,
+    RuleError,
+    Spec,
+)
 from npusim.errors import nearest
 
 
@@ -27,7 +35,7 @@ class SharedTiles(StrEnum):
 class DeviceSpec(Spec):
     """Cores of one template on one clock, behind one bus."""
 
-    clock_hz: PositiveInt
+    clock_hz: ClockRate
     """Clock of cores, DMA engines, scratchpads and shared SRAM."""
     bus: str
     """Name of the bus to memory."""

@@ -27,6 +27,7 @@ _CODE = {cause: code for code, cause in enumerate(CAUSES)}
 _MEMORY_CODES = tuple(_CODE[cause] for cause in MEMORY_CAUSES)
 _NONE = -2
 _NOT_INHERITED = (_CODE[StallCause.BARRIER], _CODE[StallCause.ORDER])
+_SRAM = _CODE[StallCause.SRAM]
 _MEMORY = -1  # base cause of a wait on DRAM: split by what the memory did
 _BY_KIND = {
     EdgeKind.BUFFER_FREE: StallCause.BUFFER_FREE,
@@ -148,7 +149,7 @@ class Attribution:
         code = self._dominant[producer]
         if code != _NONE:
             return code
-        return base if base != _MEMORY else _CODE[StallCause.DEPENDENCY]
+        return _CODE[StallCause.DEPENDENCY] if base in (_MEMORY, _SRAM) else base
 
     def _table(self, plain: NDArray[np.bool_]) -> StallTable:
         columns = (

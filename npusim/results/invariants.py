@@ -45,10 +45,24 @@ def check_phase(record: PhaseRecord, is_memory_ideal: bool = False) -> None:
         _check_memory(memory, where)
         if not is_memory_ideal:
             _check_rate(memory, record.elapsed_ps, where)
+    if is_memory_ideal:
+        _check_no_memory_stalls(record, where)
     for sram in record.sram:
         place = f"{where}, SRAM {sram.name}"
         _at_most(sram.hit_bytes, sram.requested_bytes, place, "hit_bytes", "requested_bytes")
         _at_most(sram.peak_occupancy_bytes, sram.capacity_bytes, place, "occupancy", "capacity")
+
+
+def _check_no_memory_stalls(record: PhaseRecord, where: str) -> None:
+    """Nothing waits for a memory that answers at once."""
+    for engine in record.engines:
+        waits = {
+            cause: ps
+            for cause, ps in engine.stalls_ps.items()
+            if ps and (cause.startswith("dram_") or cause in ("sram", "bus"))
+        }
+        rule = "an ideal memory causes no stalls"
+        _require(not waits, f"{where}, engine {engine.engine}", rule, waits)
 
 
 def _check_stages(record: PhaseRecord, where: str) -> None:

@@ -1,10 +1,11 @@
 """Fidelity `analytic`: a phase from closed forms, without events.
 
 Every kernel takes its own roofline time t (weights, KV and activations from DRAM at peak rate, or
-MACs at peak rate, whichever is longer) plus its launch: eager ``max(host_issue, device_start + t)``;
-graph ``max(graph_node, t)``, since dispatch runs ahead (``graph_node + t`` without
-`compiler.prefetch`); one ``graph_launch`` and one ``sync`` per step. Left out: latency, tiles, vector
-work, row misses, contention; so engines and stalls are not reported.
+MACs at peak rate, whichever is longer) plus its launch. Eager:
+``max(host_issue, device_start + t)``. Graph: ``max(graph_node, t)``, since dispatch runs ahead
+(``graph_node + t`` without `compiler.prefetch`). One ``graph_launch`` and one ``sync`` per step.
+Left out: latency, tiles, vector work, row misses, contention; so engines and stalls are not
+reported.
 """
 
 from __future__ import annotations

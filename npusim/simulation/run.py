@@ -136,10 +136,9 @@ def executor_of(simulation: SimulationConfig) -> str:
     Raises
     ------
     ConfigError
-        For the compiled executor, which this version does not have.
+        For the compiled executor, which this version does not have, or for an executor that the
+        fidelity does not use.
     """
-    if simulation.fidelity is Fidelity.ANALYTIC:
-        return "closed_form"
     if simulation.executor is Executor.COMPILED:
         raise ConfigError(
             "simulation.executor",
@@ -147,6 +146,15 @@ def executor_of(simulation: SimulationConfig) -> str:
             simulation.executor.value,
             "use 'auto' or 'simpy'",
         )
+    if simulation.fidelity is Fidelity.ANALYTIC:
+        if simulation.executor is Executor.SIMPY:
+            raise ConfigError(
+                "simulation.executor",
+                "fidelity 'analytic' evaluates closed forms and executes nothing",
+                simulation.executor.value,
+                "use 'auto'",
+            )
+        return "closed_form"
     return Executor.SIMPY.value
 
 

@@ -37,6 +37,11 @@ def test_a_shown_system_is_a_file_that_loads_equal(capsys, tmp_path):
     assert json.loads(run_cli(capsys, "systems", "rk3588", "--json"))["name"] == "rk3588"
 
 
+def test_folded_descriptions_hold_no_marks_of_the_parser(capsys):
+    shown = json.loads(run_cli(capsys, "systems", "--json"))
+    assert all(row["description"].isprintable() for row in shown)
+
+
 def test_a_shown_model_has_its_hand_derived_size(capsys):
     facts = json.loads(run_cli(capsys, "models", "qwen2-1.5b", "--json"))
     assert facts["parameters"] == 1_543_714_304

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from fractions import Fraction
 from types import ModuleType
 
@@ -144,6 +145,12 @@ BAD_INPUT = [
     ((*RUN, "--prompt", 4, "--set", "workload.btch=2"), "did you mean 'workload.batch'?"),
     ((*RUN, "--prompt", 4, "--set", "workload.batch"), "must be path=value"),
     ((*RUN, "--prompt", 4, "--set", "system.devices.npu.clock_hz=1"), "needs a unit"),
+    ((*RUN, "--prompt", 4, "--quant", "w8"), "--quant: must be wXaY or wXaY_gN (got 'w8')"),
+    ((*RUN, "--prompt", 10**25), "--prompt: must be at most 1152921504606846976 (got"),
+    ((*RUN, "--prompt", 4, "--seed", 10**25), "--seed: must be"),
+    (("op", "rk3588", "matmul", "4x4x4", "--quant", ""), "--quant: must be wXaY or wXaY_gN"),
+    ((*RUN, "--prompt", 4, "--set", "system.devices.npu.clock_hz=2 THz"), "must be at most 10000"),
+    ((*RUN, "--prompt", 4, "--set", "system.buses.axi.clock_hz=2 THz"), "must be at most 10000"),
     (("run", "rk3558", "qwen2-1.5b", "--prompt", 4), "did you mean 'rk3588'?"),
     (("run", "rk3588", "qwen2-1.5", "--prompt", 4), "did you mean 'qwen2-1.5b'?"),
     (("run", "rk3588", "none/config.json", "--prompt", 4), "MODEL: no such file"),
@@ -197,6 +204,60 @@ def test_failures_map_to_exit_codes_without_traceback(capsys, simulator, error, 
     assert err.splitlines()[-1].startswith("npusim: ")
 
 
+class RaisesWhenDropped:
+    """What a library's destructor does when Ctrl-C arrives in it: Python drops the exception."""
+
+    def __del__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_that_falls_into_a_destructor_still_stops(capsys, simulator, monkeypatch):
+    def simulate_run(spec, _progress):
+        RaisesWhenDropped()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            time.sleep(0.01)
+        return tiny_run(spec=spec)
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main sets its own
+    simulator.simulate_run = simulate_run
+    code, out, err = run_cli(capsys, *RUN, "--prompt", 4)
+    assert (code, out) == (130, "")
+    assert err == "npusim: interrupted\n"
+
+
+RUN_FILE = """\
+system: rk3588
+workload: {{model: {model}, prompt_len: {prompt_len}, quant: {quant}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt_len", "quant", "message"),
+    [
+        ("qwen2-1.5b", 9, "w8a8", ""),
+        ("qwen2-1", 9, "w8a8", "did you mean 'qwen2-1.5b'?"),
+        ("qwen2-1.5b", 10**6, "w8a8", "must fit qwen2-1.5b's"),
+        ("qwen2-1.5b", 9, "w3a3", "did you mean 'w8a8'?"),
+    ],
+)
+def test_check_of_a_run_looks_at_its_workload(capsys, tmp_path, model, prompt_len, quant, message):
+    file = tmp_path / "run.yaml"
+    file.write_text(RUN_FILE.format(model=model, prompt_len=prompt_len, quant=quant))
+    code, out, err = run_cli(capsys, "check", file)
+    assert code == (2 if message else 0)
+    assert message in err
+    assert ("qwen2-1.5b on rk3588, w8a8, prefill" in out) == (not message)
+
+
+def test_a_quantity_left_empty_is_told_to_need_a_unit(capsys, tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("extends: rk3588\nname: mine\ndevices:\n  other: {clock_hz: }\n")
+    code, _, err = run_cli(capsys, "check", file)
+    assert code == 2
+    assert "s.yaml:4: devices.other.clock_hz: must be a quantity with a unit" in err
+
+
 def test_a_failed_run_leaves_no_result(capsys, simulator, tmp_path):
     simulator.error = SimulationError("engine x", "sums must match")
     run_cli(capsys, *RUN, "--prompt", 4, "--out", tmp_path / "run")
@@ -248,5 +309,6 @@ def test_explain_program_of_an_unknown_kernel_names_the_nearest(capsys, simulato
 
 def test_no_arguments_show_the_help(capsys):
     code, out, err = run_cli(capsys)
-    assert code == 2
-    assert "explain-program" in out + err
+    assert (code, out) == (2, "")
+    assert err.startswith("npusim: a command is needed\n\nUsage: npusim")
+    assert err.rstrip().endswith("...")  # of the last command's description

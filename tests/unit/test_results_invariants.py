@@ -55,7 +55,14 @@ def test_a_wrong_record_is_refused_by_name(record, message):
 
 
 def test_ideal_memory_may_move_more_than_its_peak():
-    check_phase(changed("memories", 0, peak_bytes_per_s=1), is_memory_ideal=True)
+    record = changed("engines", 2, stalls_ps={"launch": 500})
+    memories = changed("memories", 0, peak_bytes_per_s=1).memories
+    check_phase(replace(record, memories=memories), is_memory_ideal=True)
+
+
+def test_ideal_memory_causes_no_stalls():
+    with pytest.raises(SimulationError, match="an ideal memory causes no stalls.*dram_data"):
+        check_phase(tiny_phase(), is_memory_ideal=True)
 
 
 def test_shared_sram_has_no_rows_to_account_for():
