@@ -35,7 +35,7 @@ lint: $(STAMP) ## ruff and mypy only
 
 # The memory kernel is compiled on first use (about a minute) and cached beside the sources.
 warm: $(STAMP)
-	$(BIN)/npusim op rk3588 matmul 8x64x64 --quant w8a8 > /dev/null
+	$(BIN)/python tests/compile_kernels.py
 
 test: lint warm ## lint, types, fast tests, documentation
 	$(BIN)/pytest -n $(WORKERS)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from npusim.paths import ENV_CONFIG_PATH
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 GOLDEN_DIR = Path(__file__).parent / "golden"
 
@@ -28,6 +30,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REASON",
         help="rewrite tests/golden/*.json and store REASON in them; without it they are compared",
     )
+
+
+@pytest.fixture(autouse=True)
+def _own_user_folders() -> Iterator[None]:
+    """What ``--config-path`` of one test adds is gone in the next."""
+    earlier = os.environ.get(ENV_CONFIG_PATH)
+    yield
+    os.environ.pop(ENV_CONFIG_PATH, None)
+    if earlier is not None:
+        os.environ[ENV_CONFIG_PATH] = earlier
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_ideal_memory_may_move_more_than_its_peak():
 
 
 def test_ideal_memory_causes_no_stalls():
-    with pytest.raises(SimulationError, match="an ideal memory causes no stalls.*dram_data"):
+    with pytest.raises(SimulationError, match=r"an ideal memory causes no stalls.*dram_data"):
         check_phase(tiny_phase(), is_memory_ideal=True)
 
 

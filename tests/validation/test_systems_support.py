@@ -73,11 +73,12 @@ def tiny_model(**changes):
 
 def run_spec(system, model, *, sets=(), fidelity="transfer", fold=True, **workload):
     """A run of a shipped system, with ``path=value`` texts applied."""
+    executor = "auto" if fidelity == "analytic" else "simpy"
     spec = RunSpec(
         system=system_named(system),
         workload=WorkloadConfig(model=model, **workload),
         simulation=SimulationConfig.model_validate(
-            {"fidelity": fidelity, "executor": "simpy", "fold": fold}, strict=False
+            {"fidelity": fidelity, "executor": executor, "fold": fold}, strict=False
         ),
     )
     return apply_overrides(spec, list(sets))
