@@ -1,4 +1,4 @@
-"""Compile the memory kernels into numba's cache once, so that parallel tests need not each do it."""
+"""Compile the memory kernels into numba's cache once, so that parallel tests need not."""
 
 from __future__ import annotations
 
