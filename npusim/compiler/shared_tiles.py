@@ -101,8 +101,13 @@ def _occurrence(keys: Ints) -> Ints:
 
 
 def _wrap(runs: Ints, hits: NDArray[np.bool_], capacity: int) -> Ints:
-    """Addresses of cached tiles: DRAM addresses folded into the shared SRAM."""
+    """Addresses of cached tiles: DRAM addresses folded into the shared SRAM.
+
+    A tile whose rows lie further apart than the shared SRAM is large is packed there.
+    """
     folded = runs.copy()
-    span = runs[:, 1] + runs[:, 2] * (runs[:, 3] - 1)
+    too_wide = hits & (runs[:, 1] + runs[:, 2] * (runs[:, 3] - 1) > capacity)
+    folded[too_wide, 2] = runs[too_wide, 1]
+    span = folded[:, 1] + folded[:, 2] * (folded[:, 3] - 1)
     folded[hits, 0] = runs[hits, 0] % np.maximum(capacity - span[hits], 1)
     return folded
