@@ -80,7 +80,7 @@ class SimulationConfig(Spec):
     """Simulate a repeated layer pattern once; an estimate, named in the result."""
     fold_tolerance_frac: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-3
     """Largest relative spread of the mean layer time when folding."""
-    fold_max_units: Annotated[int, Field(ge=2)] = 4
+    fold_max_units: Annotated[int, Field(ge=2)] = 8
     """Most repeat units averaged when folding, whether or not the tolerance is met by then."""
     decode_tolerance_frac: Annotated[float, Field(gt=0.0, lt=1.0)] = 5e-3
     """Largest relative error at context lengths between the simulated ones."""

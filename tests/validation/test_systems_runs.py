@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
@@ -32,6 +33,8 @@ QUANT = {
 PREFILL = {"prompt_len": 512}
 DECODE = {"context_len": 512, "generate_len": 1}
 LENGTHS = pytest.mark.parametrize("lengths", [PREFILL, DECODE], ids=["prefill", "decode"])
+LONGEST = ("jetson-agx-orin", "prefill")
+RUNS_LONG = os.environ.get("NPUSIM_LONG_TESTS", "") not in ("", "0")
 #: weights at 4 bits (see below) still exceed the 4 GiB that this device addresses
 TOO_SMALL_FOR_LLAMA = "rk3588"
 
@@ -99,9 +102,17 @@ def test_qwen2_runs_on_every_system(system, lengths):
     report(result)
 
 
+def where_llama_fits():
+    for system in sorted(set(SYSTEMS) - {TOO_SMALL_FOR_LLAMA}):
+        for name, lengths in (("prefill", PREFILL), ("decode", DECODE)):
+            is_long = (system, name) == LONGEST
+            reason = "six minutes; set NPUSIM_LONG_TESTS=1"
+            marks = pytest.mark.skipif(is_long and not RUNS_LONG, reason=reason)
+            yield pytest.param(system, lengths, marks=marks, id=f"{system}-{name}")
+
+
 @pytest.mark.slow
-@LENGTHS
-@pytest.mark.parametrize("system", sorted(set(SYSTEMS) - {TOO_SMALL_FOR_LLAMA}))
+@pytest.mark.parametrize(("system", "lengths"), list(where_llama_fits()))
 def test_llama_8b_runs_where_it_fits(system, lengths):
     result = simulated(system, "llama-3.1-8b", **settings(system, lengths))
     check_accounts(result)
