@@ -24,8 +24,6 @@ TOLERANCE_FRAC = 0.005
 MANY_LAYERS = {**MINI, "num_hidden_layers": 18}
 CASES = [("edge-npu", "smollm2-135m"), ("tpu-v6e", "qwen2.5-0.5b-instruct")]
 STEP = {"context_len": 64, "generate_len": 1, "quant": "w4a16"}
-#: averaging the default four layers at burst: DRAM rows, banks and refresh fall differently
-DEFAULT_BURST_FRAC = 0.03
 
 
 def counted(result, phase):
@@ -44,20 +42,20 @@ def notes(result, phase):
     return {note.kind: note for note in result.phase(phase).approximations}
 
 
-def check_folding(system, model, fidelity, phase, *, within=TOLERANCE_FRAC, sets=(), **lengths):
+def check_folding(system, model, fidelity, phase, *, within=TOLERANCE_FRAC, **lengths):
     """Folded and unfolded agree; the folded run says that and how far it may be off.
 
     `within` None: as far as the folded run itself states.
     """
-    folded = simulated(system, model, fidelity=fidelity, sets=sets, **lengths)
+    folded = simulated(system, model, fidelity=fidelity, **lengths)
     whole = simulated(system, model, fidelity=fidelity, fold=False, **lengths)
     check_accounts(folded)
     check_accounts(whole)
     error = difference(folded.phase(phase).elapsed_ps, whole.phase(phase).elapsed_ps)
     stated = notes(folded, phase)["layer_folding"].estimated_error_frac
     LOG.info(
-        "%s %s %s %s folded: %.4f %%, stated %.4f %%",
-        *(system, folded.workload["model"], fidelity, sets, 100 * error, 100 * stated),
+        "%s %s %s folded: %.4f %%, stated %.4f %%",
+        *(system, folded.workload["model"], fidelity, 100 * error, 100 * stated),
     )
     assert counted(folded, phase) == counted(whole, phase)
     assert error <= (max(TOLERANCE_FRAC, stated) if within is None else within)
@@ -75,17 +73,10 @@ def test_folding_layers_of_microseconds_stays_within_half_a_percent_or_its_state
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fidelity", ["transfer", "burst"])
 @pytest.mark.parametrize(("system", "model"), CASES)
-def test_folding_a_model_at_transfer_changes_its_time_by_less_than_half_a_percent(system, model):
-    check_folding(system, model, "transfer", "decode", **STEP)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("system", "model"), CASES)
-def test_folding_a_model_at_burst_needs_eight_layers_for_half_a_percent(system, model):
-    eight = ("simulation.fold_max_units=8",)
-    check_folding(system, model, "burst", "decode", sets=eight, **STEP)
-    check_folding(system, model, "burst", "decode", within=DEFAULT_BURST_FRAC, **STEP)
+def test_folding_a_model_changes_its_time_by_less_than_half_a_percent(system, model, fidelity):
+    check_folding(system, model, fidelity, "decode", **STEP)
 
 
 @pytest.mark.slow
