@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npusim.config.compute import CoreSpec
-    from npusim.config.system import DeviceSpec, SystemConfig
+    from npusim.config.system import SystemConfig
 
 PS_PER_S = 10**12
 
@@ -101,11 +101,6 @@ class Target:
     def core(self) -> CoreSpec:
         """The core template."""
         return self.device.core
-
-    @property
-    def spec(self) -> DeviceSpec:
-        """The device block."""
-        return self.device
 
     @property
     def host_engine(self) -> int:
