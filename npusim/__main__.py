@@ -1,6 +1,8 @@
 """``python -m npusim``: the command without its script."""
 
+import sys
+
 from npusim.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -103,7 +103,7 @@ class _CoreMatmul(CoreEmission):
 
     def _loads(self, keys: Ints, *, resident: bool) -> Loads:
         if resident:
-            return resident_loads(keys, len(np.unique(self.steps.b)))
+            return resident_loads(keys, self.steps.b)
         return streamed_loads(keys, self.emission.config.buffers)
 
     def _ring(self, tile_bits: float, loads: Loads) -> Slots:

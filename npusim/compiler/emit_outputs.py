@@ -108,7 +108,7 @@ class OutputEmitter:
     def _emit_epilogue(self, producers: Ints, ring: Slots | None) -> Ints:
         """Bias and activation on the vector unit, in place."""
         operator, target, elems = self.operator, self.emission.target, self.elems
-        total = self.shape.batch * self.shape.m * self.shape.n
+        total = self.shape.rows * self.shape.n
         dtype = target.vector_dtype(operator.compute_dtype, operator.name)
         ops = tuple((op, ceil_div(n * elems, total)) for op, n in operator.vector_ops)
         moved = 2 * elems * self.traits.out_bits // 8

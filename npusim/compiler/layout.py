@@ -16,6 +16,7 @@ from npusim.config.host import LaunchMode
 from npusim.config.memory import SharedSramKind
 from npusim.errors import MappingError
 from npusim.program import Allocation
+from npusim.workload.operator import OperatorKind
 from npusim.workload.tensor import Role, packed_bytes
 
 if TYPE_CHECKING:
@@ -158,10 +159,16 @@ class Layout:
         return max((end for _, _, end in _arena(graph)), default=0)
 
     def _place_activations(self, graph: OperatorGraph) -> None:
-        """Graph inputs and outputs live in DRAM; everything between in the activation space."""
+        """Graph inputs and outputs live in DRAM; everything between in the activation space.
+
+        Stationary operands come in by DMA, so those that are activations (expanded keys of latent
+        attention) do not stay in a scratchpad.
+        """
         target = self._target
-        boundary = {t.name for t in (*graph.inputs, *graph.outputs)}
-        for tensor in (*graph.inputs, *graph.outputs):
+        boundary = {t.name: t for t in (*graph.inputs, *graph.outputs)}
+        if self.activation_space not in (target.dram_space, target.shared_space):
+            boundary |= {t.name: t for t in _stationary(graph)}
+        for tensor in boundary.values():
             self._place_dram(tensor.name, tensor.nbytes, Role.ACTIVATION)
         base = 0
         if self.activation_space == target.dram_space:
@@ -202,6 +209,15 @@ class Layout:
                 f"({weights} of weights), {what} {limit}",
                 hint="use a narrower --quant, a shorter context or a larger memory",
             )
+
+
+def _stationary(graph: OperatorGraph) -> list[Tensor]:
+    """Activations that are the stationary operand of a matmul."""
+    return [
+        op.inputs[1]
+        for op in graph
+        if op.kind is OperatorKind.MATMUL and op.inputs[1].role is Role.ACTIVATION
+    ]
 
 
 def _arena(graph: OperatorGraph) -> list[tuple[Tensor, int, int]]:

@@ -75,10 +75,17 @@ def steps_of(plan: MatmulPlan, shape: MatmulShape, position: tuple[int, int, int
     n, m = (first, second) if plan.order is LoopOrder.N_OUTER else (second, first)
     m0, k0, n0 = low[1] + m * tm, k * tk, low[2] + n * tn
     b = b + low[0]
+    rows = np.full(len(b), high[1])
+    if shape.group_rows:
+        rows = np.minimum(np.array(shape.group_rows, dtype=np.int64)[b], high[1])
+        some = np.flatnonzero(m0 < rows)  # an entry of few rows ends early
+        if not len(some):
+            return None
+        b, m0, k0, n0, k, rows = (x[some] for x in (b, m0, k0, n0, k, rows))
     return Steps(
         b,
         m0,
-        np.minimum(m0 + tm, high[1]),
+        np.minimum(m0 + tm, rows),
         k0,
         np.minimum(k0 + tk, shape.k),
         n0,
@@ -109,13 +116,13 @@ class Loads:
         return step * STEP
 
 
-def resident_loads(keys: Ints, batches: int) -> Loads:
-    """Loads of an operand whose tiles all stay, for each of `batches` entries in turn."""
+def resident_loads(keys: Ints, entries: Ints) -> Loads:
+    """Loads of an operand whose tiles all stay while their batch entry is worked on."""
     _, first, of_step = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return _loads(rank[of_step], first[order], max(len(first) // batches, 1))
+    return _loads(rank[of_step], first[order], int(np.bincount(entries[first]).max()))
 
 
 def streamed_loads(keys: Ints, buffers: int) -> Loads:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
     from npusim.workload.tensor import Tensor
 
     Ints = NDArray[np.int64]
+
+
+def _share(elems: Ints, nbytes: int, total: int) -> Ints:
+    """``floor(elems * nbytes / total)`` without overflow."""
+    common = gcd(nbytes, total)
+    nbytes, total = nbytes // common, total // common
+    if len(elems) and int(elems.max()) * nbytes >= 1 << 63:
+        return np.array([int(e) * nbytes // total for e in elems], dtype=np.int64)
+    result: Ints = elems * nbytes // total
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,7 @@ class TiledWeight:
         elems = self.batch * self.k * self.n
         before = b * self.k * self.n + n0 * self.k + (n1 - n0) * k0
         after = before + (n1 - n0) * (k1 - k0)
-        start, stop = before * self.nbytes // elems, after * self.nbytes // elems
+        start, stop = _share(before, self.nbytes, elems), _share(after, self.nbytes, elems)
         zeros, ones = np.zeros_like(start), np.ones_like(start)
         runs = np.stack((self.base + start, stop - start, zeros, ones), axis=1)
         return runs, np.arange(len(runs))
@@ -72,7 +84,8 @@ class RowMajorWeight:
         first = ((b * self.k + k0)[owner] + row) * self.n + n0[owner]
         elems = np.where(is_whole, (k1 - k0) * self.n, n1 - n0)[owner]
         total = self.batch * self.k * self.n
-        start, stop = first * self.nbytes // total, (first + elems) * self.nbytes // total
+        start = _share(first, self.nbytes, total)
+        stop = _share(first + elems, self.nbytes, total)
         zeros, ones = np.zeros_like(start), np.ones_like(start)
         runs = np.stack((self.base + start, stop - start, zeros, ones), axis=1)
         is_some = stop > start  # part of a sub-byte element belongs to a neighbour
@@ -93,16 +106,38 @@ class PlainOperand:
         return self.view.tile_runs(b, k0, k1, n0, n1)
 
 
-def moving_view(operator: Operator, tensor: Tensor, home: Home, columns: int) -> View:
+@dataclass(frozen=True, slots=True)
+class RaggedView:
+    """Matrices of unequal numbers of rows, one after another; `starts` are their first rows."""
+
+    space: int
+    base: int
+    columns: int
+    row_bytes: int
+    starts: tuple[int, ...]
+
+    def tile_runs(self, b: Ints, r0: Ints, r1: Ints, c0: Ints, c1: Ints) -> tuple[Ints, Ints]:
+        """Runs of each tile ``[b, r0:r1, c0:c1]``, and the tile each belongs to."""
+        first = np.array(self.starts, dtype=np.int64)[b]
+        rows = View(self.space, self.base, self.columns, self.row_bytes, 1 << 40, self.row_bytes)
+        return rows.tile_runs(0 * first, first + r0, first + r1, c0, c1)
+
+
+def moving_view(operator: Operator, tensor: Tensor, home: Home, columns: int) -> View | RaggedView:
     """View of the moving operand or of an output, both (batch, m, columns).
 
+    Products of unequal rows lie one after another.
     A token-major tensor of interleaved heads (two dimensions, batched matmul) has row
     ``r = head * new_tokens + token`` of sequence-and-KV-head b at token row ``token``.
     """
     assert operator.matmul is not None
     shape, bits = operator.matmul, DTYPE_BITS[tensor.dtype]
     row_bytes = -(-columns * bits // 8)
-    if shape.batch == 1 or len(tensor.shape) != 2:
+    if shape.group_rows:
+        starts = (0, *accumulate(shape.group_rows[:-1]))
+        return RaggedView(home.space, home.offset, columns, row_bytes, starts)
+    is_plain = len(tensor.shape) != 2 or operator.inputs[1].role is Role.WEIGHT
+    if shape.batch == 1 or is_plain:
         return View(
             home.space,
             home.offset,

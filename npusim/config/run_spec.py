@@ -50,6 +50,8 @@ class WorkloadConfig(Spec):
     """Format of the KV cache; None: the activation format."""
     kv_prune: str | None = None
     """Pruning policy of the KV cache; None: all tokens stay."""
+    expert_routing: str = "uniform"
+    """Which experts tokens visit: `uniform`, `zipf:S`, `balanced` or a routing trace."""
 
     @model_validator(mode="after")
     def _lengths_make_a_run(self) -> Self:

@@ -42,14 +42,16 @@ def closed_form_tally(source: GraphSource, spec: RunSpec) -> tuple[Tally, int]:
     rates = peak_bytes_per_s(system)
     peaks = peaks_of(system, spec.compiler, rates)
     launch = _launch_mode(spec)
-    repeats, rest = divmod(source.num_layers, source.unit_layers)
-    graph = source.build(source.num_layers if rest else source.unit_layers)
+    prefix = source.prefix_layers
+    repeats, rest = divmod(source.num_layers - prefix, source.unit_layers)
+    graph = source.build(source.num_layers if rest else prefix + source.unit_layers)
     counts: dict[tuple[str, ...], int] = defaultdict(int)
     first_stage = graph.operators[0].stage
     counts["stage", first_stage, "elapsed_ps"] += _fixed_ps(system.host, launch)
     counts["stage", first_stage, "launch_ps"] += _fixed_ps(system.host, launch)
     for operator in graph:
-        times = repeats if operator.layer is not None and not rest else 1
+        is_repeated = operator.layer is not None and operator.layer >= prefix
+        times = repeats if is_repeated and not rest else 1
         bound = operator_bound(operator, peaks, counts_activations=True)
         elapsed_ps = _launched_ps(spec, launch, bound.elapsed_ps)
         _count(counts, operator, bound, times, elapsed_ps)

@@ -33,12 +33,14 @@ _TAIL_UNITS = 1
 class GraphSource:
     """Builds one phase's graph over the first n layers.
 
-    `unit_layers` is the repeat unit: layers of a model repeat with this period.
+    `unit_layers` is the repeat unit: after the first `prefix_layers` (dense ones before the layers
+    with experts, say) the layers of a model repeat with this period.
     """
 
     name: str
     build: Callable[[int], OperatorGraph]
     num_layers: int
+    prefix_layers: int
     unit_layers: int
     cached_tokens: int
     kv_capacity_tokens: int
@@ -63,8 +65,8 @@ def simulate_source(source: GraphSource, spec: RunSpec) -> Simulated:
     ``(L - n) / w`` times. w doubles up to `fold_max_units` until the standard error of the mean
     layer time is within `fold_tolerance_frac` of it.
     """
-    units = source.num_layers // source.unit_layers
-    if not spec.simulation.fold or source.num_layers % source.unit_layers:
+    units, rest = divmod(source.num_layers - source.prefix_layers, source.unit_layers)
+    if not spec.simulation.fold or rest:
         return _whole(source, spec)
     largest = spec.simulation.fold_max_units
     window = min(_FIRST_WINDOW, largest)
@@ -151,14 +153,15 @@ def _whole(source: GraphSource, spec: RunSpec) -> Simulated:
 def _folded(
     source: GraphSource, spec: RunSpec, units: int, window: int, simulated_units: int
 ) -> tuple[Simulated, float]:
-    graph = source.build(simulated_units * source.unit_layers)
+    simulated_layers = source.prefix_layers + simulated_units * source.unit_layers
+    graph = source.build(simulated_layers)
     compiled, piece, refreshes = simulate_graph(
         graph,
         spec,
         cached_tokens=source.cached_tokens,
         kv_capacity_tokens=source.kv_capacity_tokens,
     )
-    borders = _unit_borders(piece, source.unit_layers)
+    borders = _unit_borders(piece, source)
     first, last = borders[_WARM_UP_UNITS], borders[_WARM_UP_UNITS + window]
     repeats = (units - simulated_units) // window
     steady = piece.tally(first, last)
@@ -172,7 +175,7 @@ def _folded(
         kind="layer_folding",
         scope=source.name,
         estimated_error_frac=error,
-        basis=f"{simulated_units * source.unit_layers} of {source.num_layers} layers simulated; "
+        basis=f"{simulated_layers} of {source.num_layers} layers simulated; "
         f"{window} steady repeat units, mean {sum(times) // window} ps, added {repeats} times",
     )
     steady_refreshes = Tally(
@@ -186,11 +189,12 @@ def _folded(
     return simulated, error
 
 
-def _unit_borders(piece: Piece, unit_layers: int) -> list[int]:
+def _unit_borders(piece: Piece, source: GraphSource) -> list[int]:
     """First kernel of every repeat unit, and the kernel after the last one."""
     layers = [kernel.layer for kernel in piece.program.kernels]
     last_layer = max(layer for layer in layers if layer is not None)
-    firsts = [layers.index(layer) for layer in range(0, last_layer + 1, unit_layers)]
+    units = range(source.prefix_layers, last_layer + 1, source.unit_layers)
+    firsts = [layers.index(layer) for layer in units]
     after = len(layers) - layers[::-1].index(last_layer)
     return [*firsts, after]
 

@@ -29,7 +29,7 @@ from npusim.workload.loading import load_model
 from npusim.workload.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Sequence
 
 
 class Progress(Protocol):
@@ -63,7 +63,7 @@ def simulate_run(spec: RunSpec, progress: Progress | None = None) -> RunResult:
     SimulationError
         If a simulation broke one of its invariants.
     """
-    return _Run(spec, Workload.of(load_model(spec.workload.model), spec.workload), progress).run()
+    return _Run(spec, _workload_of(spec), progress).run()
 
 
 def simulate(
@@ -94,6 +94,7 @@ def simulate(
             batch=workload.batch,
             quant=workload.quant.name,
             kv_dtype=workload.kv_dtype,
+            expert_routing=workload.routing.text,
         ),
         compiler=compiler or CompilerConfig(),
         simulation=simulation or SimulationConfig(),
@@ -109,7 +110,7 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
     ConfigError
         If the run has no such phase.
     """
-    workload = Workload.of(load_model(spec.workload.model), spec.workload)
+    workload = _workload_of(spec)
     run = _Run(spec, workload, None)
     if phase not in [p.value for p in workload.phases]:
         raise ConfigError(
@@ -128,6 +129,11 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
         kv_capacity_tokens=source.kv_capacity_tokens,
         cached_tokens=source.cached_tokens,
     ).program
+
+
+def _workload_of(spec: RunSpec) -> Workload:
+    """The workload a spec names."""
+    return Workload.of(load_model(spec.workload.model), spec.workload, spec.simulation.seed)
 
 
 def executor_of(simulation: SimulationConfig) -> str:
@@ -211,11 +217,13 @@ class _Run:
 
     def _source(self, name: str, build: Callable[[int], object], cached_tokens: int) -> GraphSource:
         model = self._workload.model
+        prefix_layers, unit_layers = _repeat_unit(self._workload.layer_kinds)
         return GraphSource(
             name=name,
             build=build,  # type: ignore[arg-type]  # both builders return OperatorGraph
             num_layers=model.num_layers,
-            unit_layers=_repeat_unit(model.windows),
+            prefix_layers=prefix_layers,
+            unit_layers=unit_layers,
             cached_tokens=cached_tokens,
             kv_capacity_tokens=self._workload.capacity_tokens,
         )
@@ -340,13 +348,15 @@ class _Run:
         }
 
 
-def _repeat_unit(windows: tuple[int | None, ...]) -> int:
-    """Shortest period with which the layers' attention windows repeat."""
-    count = len(windows)
-    for unit in range(1, count):
-        if all(windows[i] == windows[i % unit] for i in range(count)):
-            return unit
-    return count
+def _repeat_unit(kinds: Sequence[Hashable]) -> tuple[int, int]:
+    """(layers before the pattern, its shortest period), with as few layers before as possible."""
+    count = len(kinds)
+    for prefix in range(count):
+        rest = kinds[prefix:]
+        for unit in range(1, len(rest) // 2 + 1):
+            if len(rest) % unit == 0 and all(k == rest[i % unit] for i, k in enumerate(rest)):
+                return prefix, unit
+    return 0, count
 
 
 def _model_notes(notes: tuple[str, ...]) -> tuple[Approximation, ...]:

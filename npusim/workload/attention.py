@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npusim.workload import vector_counts
+from npusim.workload.model_config import Norm, Positions
 from npusim.workload.operator import MatmulShape, Operator, OperatorKind
 from npusim.workload.tensor import Role, Tensor, packed_bytes
 
@@ -15,66 +16,62 @@ if TYPE_CHECKING:
 
 
 def attention_operators(
-    run: ForwardPass, layer: int, hidden: Tensor, weights: LayerWeights
+    run: ForwardPass, layer: int, normed: Tensor, weights: LayerWeights
 ) -> list[Operator]:
-    """From attention norm to residual; the last operator's output is the new hidden state."""
+    """From the projections of the normed hidden state to the output projection."""
     name = f"layers.{layer}"
-    norm = run.norm(f"{name}.attn_norm", "attn_norm", layer, hidden, weights.attn_norm)
-    projections = _projections(run, layer, norm.outputs[0], weights)
-    query, key, value = projections[-1].outputs[0], projections[-1].outputs[1], _value(projections)
-    appends = _appends(run, layer, key, value)
-    core = attention_core(run, layer, query, run.attended_tokens(layer))
-    operands = (core[-1].outputs[0], weights.o, weights.o_bias)
+    projections, (query, key, value) = _projections(run, layer, normed, weights)
+    appends = cache_appends(run, layer, (("k", key), ("v", value)))
+    sinks = weights.get("sinks")
+    core = attention_core(run, layer, query, run.attended_tokens(layer), sinks)
+    operands = (core[-1].outputs[0], weights["o_proj"], weights.get("o_proj.bias"))
     out = run.activation(f"{name}.o_proj.out", run.tokens, run.model.hidden_size)
     o_proj = run.linear(f"{name}.o_proj", "o_proj", layer, operands, (out,))
-    residual = run.residual(f"{name}.attn_residual", layer, hidden, out)
-    return [norm, *projections, *appends, *core, o_proj, residual]
-
-
-def _value(projections: list[Operator]) -> Tensor:
-    """The value tensor: third output of the qkv projection."""
-    return projections[0].outputs[2]
+    return [*projections, *appends, *core, o_proj]
 
 
 def _projections(
     run: ForwardPass, layer: int, normed: Tensor, weights: LayerWeights
-) -> list[Operator]:
-    """Project, norm q and k if the model does, rotate; the last operator yields q and k."""
+) -> tuple[list[Operator], tuple[Tensor, Tensor, Tensor]]:
+    """Project, norm q and k if the model does, rotate; with the resulting q, k and v."""
     name, model = f"layers.{layer}", run.model
     query = run.activation(f"{name}.q", run.tokens, model.q_width)
     key = run.activation(f"{name}.k", run.tokens, model.kv_width)
     value = run.activation(f"{name}.v", run.tokens, model.kv_width)
-    operators = [
-        run.linear(
-            f"{name}.qkv_proj",
-            "qkv",
-            layer,
-            (normed, weights.qkv, weights.qkv_bias),
-            (query, key, value),
-        )
-    ]
-    if weights.q_norm is not None and weights.k_norm is not None:
-        norms = (weights.q_norm, weights.k_norm)
+    operands = (normed, weights["qkv_proj"], weights.get("qkv_proj.bias"))
+    operators = [run.linear(f"{name}.qkv_proj", "qkv", layer, operands, (query, key, value))]
+    if model.qk_norm:
+        norms = tuple(
+            tensor for part in ("q_norm", "q_norm.bias", "k_norm", "k_norm.bias")
+            if (tensor := weights.get(part)) is not None
+        )  # fmt: skip
         operators.append(_qk_norm(run, layer, query, key, norms))
         query, key = operators[-1].outputs
-    operators.append(_rope(run, layer, query, key))
-    return operators
+    if model.positions is Positions.ROTARY:
+        operators.append(_rope(run, layer, query, key))
+        query, key = operators[-1].outputs
+    elif run.attention_dtype != run.dtype:
+        operators.append(_narrow_query(run, layer, query))
+        (query,) = operators[-1].outputs
+    return operators, (query, key, value)
 
 
 def _qk_norm(
-    run: ForwardPass, layer: int, query: Tensor, key: Tensor, weights: tuple[Tensor, Tensor]
+    run: ForwardPass, layer: int, query: Tensor, key: Tensor, weights: tuple[Tensor, ...]
 ) -> Operator:
-    """RMS norm of each head of q and k."""
+    """Norm of each head of q and k."""
     name, model = f"layers.{layer}.qk_norm", run.model
     heads = run.tokens * (model.num_heads + model.num_kv_heads)
     outputs = tuple(replace(t, name=f"{t.name}_normed") for t in (query, key))
+    is_rms = model.norm is Norm.RMS
+    of_norm = vector_counts.rms_norm if is_rms else vector_counts.layer_norm
     return run.vector(
         name,
         "qk_norm",
         layer,
         (query, key, *weights),
         outputs,
-        vector_counts.rms_norm(heads, model.head_dim),
+        of_norm(heads, model.head_dim),
         run.tokens * model.num_kv_heads,
     )
 
@@ -84,8 +81,10 @@ def _rope(run: ForwardPass, layer: int, query: Tensor, key: Tensor) -> Operator:
     name = f"layers.{layer}"
     rotated_query = Tensor(f"{name}.q_rot", query.shape, run.attention_dtype, Role.ACTIVATION)
     rotated_key = run.activation(f"{name}.k_rot", *key.shape)
+    head_dim = run.model.head_dim
+    rotated = (query.elems + key.elems) // head_dim * (run.model.rotary_dim or head_dim)
     counts = vector_counts.merge(
-        vector_counts.rope(query.elems + key.elems),
+        vector_counts.rope(rotated),
         run.narrow_ops(query.elems, run.attention_dtype),
     )
     rows = run.tokens * run.model.num_kv_heads
@@ -94,28 +93,41 @@ def _rope(run: ForwardPass, layer: int, query: Tensor, key: Tensor) -> Operator:
     )
 
 
-def _appends(run: ForwardPass, layer: int, key: Tensor, value: Tensor) -> list[Operator]:
-    """Write the new K and V rows into the cache, quantised first if its format is narrower."""
+def _narrow_query(run: ForwardPass, layer: int, query: Tensor) -> Operator:
+    """Without rotation: q in the format of the attention matmuls."""
+    name = f"layers.{layer}"
+    narrow = Tensor(f"{name}.q_narrow", query.shape, run.attention_dtype, Role.ACTIVATION)
+    counts = run.narrow_ops(query.elems, run.attention_dtype)
+    rows = run.tokens * run.model.num_kv_heads
+    return run.vector(f"{name}.q_quantize", "rope", layer, (query,), (narrow,), counts, rows)
+
+
+def cache_appends(
+    run: ForwardPass, layer: int, parts: tuple[tuple[str, Tensor], ...]
+) -> list[Operator]:
+    """Write the new rows of each part into the cache, quantised first if its format is narrower."""
     if run.kv_dtype == run.dtype:
-        return [_append(run, layer, "k", key), _append(run, layer, "v", value)]
-    narrow = tuple(replace(t, name=f"{t.name}_kv", dtype=run.kv_dtype) for t in (key, value))
+        return [_append(run, layer, part, rows) for part, rows in parts]
+    wide = tuple(rows for _, rows in parts)
+    narrow = tuple(replace(t, name=f"{t.name}_kv", dtype=run.kv_dtype) for t in wide)
     quantize = run.vector(
         f"layers.{layer}.kv_quantize",
         "kv_append",
         layer,
-        (key, value),
+        wide,
         narrow,
-        run.narrow_ops(key.elems + value.elems, run.kv_dtype),
-        run.tokens * run.model.num_kv_heads,
+        run.narrow_ops(sum(t.elems for t in wide), run.kv_dtype),
+        run.tokens * run.model.cache_shape[1],
     )
-    return [quantize, _append(run, layer, "k", narrow[0]), _append(run, layer, "v", narrow[1])]
+    names = [part for part, _ in parts]
+    return [quantize, *(_append(run, layer, p, t) for p, t in zip(names, narrow, strict=True))]
 
 
 def _append(run: ForwardPass, layer: int, part: str, rows: Tensor) -> Operator:
     """One contiguous run of new tokens per sequence and KV head."""
-    model = run.model
-    num_runs = run.batch * model.num_kv_heads
-    shape = (run.batch, model.num_kv_heads, run.new_tokens, model.head_dim)
+    _, heads, width = run.model.cache_shape
+    num_runs = run.batch * heads
+    shape = (run.batch, heads, run.new_tokens, width)
     return Operator(
         name=f"layers.{layer}.{part}_append",
         kind=OperatorKind.KV_APPEND,
@@ -126,40 +138,47 @@ def _append(run: ForwardPass, layer: int, part: str, rows: Tensor) -> Operator:
         outputs=(Tensor(f"layers.{layer}.{part}_cache", shape, run.kv_dtype, Role.KV),),
         compute_dtype=run.dtype,
         rows=num_runs * run.new_tokens,
-        kv_runs=(packed_bytes(run.new_tokens * model.head_dim, run.kv_dtype), num_runs),
+        kv_runs=(packed_bytes(run.new_tokens * width, run.kv_dtype), num_runs),
     )
 
 
-def attention_core(run: ForwardPass, layer: int, query: Tensor, keys: int) -> list[Operator]:
+def attention_core(
+    run: ForwardPass, layer: int, query: Tensor, keys: int, sinks: Tensor | None = None
+) -> list[Operator]:
     """Scores (q k^T), softmax, context (p v); heads that share a KV head share one matmul."""
     name, model = f"layers.{layer}", run.model
     cache_shape = (run.batch, model.num_kv_heads, keys, model.head_dim)
     k_cache = Tensor(f"{name}.k_cache", cache_shape, run.kv_dtype, Role.KV)
     v_cache = replace(k_cache, name=f"{name}.v_cache")
-    square = (run.batch, model.num_heads, run.new_tokens, keys)
-    scores = run.activation(f"{name}.scores.out", *square)
-    probabilities = run.activation(f"{name}.softmax.out", *square, dtype=run.attention_dtype)
     out = run.activation(f"{name}.context.out", run.tokens, model.q_width, dtype=run.matmul_dtype)
     m = model.heads_per_kv * run.new_tokens
     batch = run.batch * model.num_kv_heads
+    scores = MatmulShape(batch, m, model.head_dim, keys)
+    context = MatmulShape(batch, m, keys, model.head_dim)
+    return attention_square(
+        run, layer, (query, k_cache, v_cache), out, (scores, context), sinks=sinks
+    )
+
+
+def attention_square(
+    run: ForwardPass,
+    layer: int,
+    operands: tuple[Tensor, Tensor, Tensor],
+    out: Tensor,
+    shapes: tuple[MatmulShape, MatmulShape],
+    *,
+    sinks: Tensor | None = None,
+) -> list[Operator]:
+    """Scores, softmax and context of q, keys and values with the two products' shapes."""
+    name, model = f"layers.{layer}", run.model
+    query, keys, values = operands
+    square = (run.batch, model.num_heads, run.new_tokens, shapes[0].n)
+    scores = run.activation(f"{name}.scores.out", *square)
+    probabilities = run.activation(f"{name}.softmax.out", *square, dtype=run.attention_dtype)
     return [
-        _attention_matmul(
-            run,
-            layer,
-            "scores",
-            (query, k_cache),
-            scores,
-            MatmulShape(batch, m, model.head_dim, keys),
-        ),
-        _softmax(run, layer, scores, probabilities),
-        _attention_matmul(
-            run,
-            layer,
-            "context",
-            (probabilities, v_cache),
-            out,
-            MatmulShape(batch, m, keys, model.head_dim),
-        ),
+        _attention_matmul(run, layer, "scores", (query, keys), scores, shapes[0]),
+        _softmax(run, layer, scores, probabilities, sinks),
+        _attention_matmul(run, layer, "context", (probabilities, values), out, shapes[1]),
     ]
 
 
@@ -187,13 +206,18 @@ def _attention_matmul(
     )
 
 
-def _softmax(run: ForwardPass, layer: int, scores: Tensor, probabilities: Tensor) -> Operator:
-    """Scale, mask and softmax of every query row."""
+def _softmax(
+    run: ForwardPass, layer: int, scores: Tensor, probabilities: Tensor, sinks: Tensor | None
+) -> Operator:
+    """Scale, cap, mask and softmax of every query row."""
     width = scores.shape[-1]
     rows = scores.elems // width
     counts = vector_counts.merge(
         vector_counts.softmax(rows, width, scaled_and_masked=True),
+        vector_counts.soft_cap(scores.elems) if run.model.attention_softcap else (),
+        vector_counts.sinks(rows) if sinks is not None else (),
         run.narrow_ops(scores.elems, probabilities.dtype),
     )
     name = f"layers.{layer}.softmax"
-    return run.vector(name, "softmax", layer, (scores,), (probabilities,), counts, rows)
+    inputs = (scores,) if sinks is None else (scores, sinks)
+    return run.vector(name, "softmax", layer, inputs, (probabilities,), counts, rows)

@@ -42,11 +42,14 @@ class Facts:
         """Whether the key is present and null."""
         return key in self._values and self._values[key] is None
 
-    def size(self, key: str, default: int | None = None, most: int = MAX_SIZE) -> int:
-        """A positive integer; `default` if absent or null, required if that is None."""
-        value = self._value(key, default, "a positive integer")
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
-            self._refuse(key, f"must be an integer from 1 to {most}", value)
+    def size(
+        self, key: str, default: int | None = None, most: int = MAX_SIZE, least: int = 1
+    ) -> int:
+        """An integer from `least` on; `default` if absent or null, required if that is None."""
+        expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        value = self._value(key, default, expected)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            self._refuse(key, f"must be an integer from {least} to {most}", value)
         return value
 
     def count(self, key: str) -> int:
@@ -94,6 +97,20 @@ class Facts:
             if entry not in choices:
                 self._refuse(key, f"entries must be among {', '.join(choices)}", entry)
         return tuple(value)
+
+    def counts(self, key: str) -> tuple[int, ...]:
+        """A list of integers of at least zero; empty if absent or null."""
+        value = self._values.get(key) or []
+        if not isinstance(value, list):
+            self._refuse(key, "must be a list of integers", value)
+        for entry in value:
+            if not isinstance(entry, int) or isinstance(entry, bool) or entry < 0:
+                self._refuse(key, "entries must be integers of at least 0", entry)
+        return tuple(value)
+
+    def is_text(self, key: str, text: str) -> bool:
+        """Whether the key holds this text."""
+        return self._values.get(key) == text
 
     def inner(self, key: str) -> Facts:
         """An object inside this one; empty if absent or null."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from npusim.errors import WorkloadError
 from npusim.workload import vector_counts
 from npusim.workload.operator import MatmulShape, Operator, OperatorKind, Phase
+from npusim.workload.routing import UNIFORM_ROUTING, ExpertRouting
 from npusim.workload.tensor import DTYPE_BITS, Role, Tensor
 
 if TYPE_CHECKING:
@@ -20,18 +21,38 @@ STAGES = (
     "embedding",
     "attn_norm",
     "qkv",
+    "q_a",  # latent attention: down and up projections of the query, of keys and values
+    "q_b",
+    "kv_a",
+    "kv_b",
+    "latent_norm",
+    "q_absorb",
     "qk_norm",
     "rope",
     "kv_append",
     "scores",
     "softmax",
     "context",
+    "v_absorb",
     "o_proj",
+    "post_attn_norm",
     "residual",
     "mlp_norm",
+    "router",
+    "dispatch",
+    "expert_gate_up",
+    "expert_activation",
+    "expert_down",
+    "combine",
+    "shared_gate_up",
+    "shared_activation",
+    "shared_down",
     "gate_up",
+    "up",
     "silu_mul",
+    "activation",
     "down",
+    "post_mlp_norm",
     "final_norm",
     "lm_head",
     "matmul",  # only in the graph of a single matmul
@@ -58,6 +79,8 @@ class ForwardPass:
         Weight and activation precision.
     kv_dtype : str
         Format of the cache.
+    routing : ExpertRouting, optional
+        Which experts the tokens visit.
     """
 
     model: ModelConfig
@@ -67,9 +90,10 @@ class ForwardPass:
     context_len: int
     quant: Quantization
     kv_dtype: str
+    routing: ExpertRouting = UNIFORM_ROUTING
 
     def __post_init__(self) -> None:
-        if self.model.head_dim * DTYPE_BITS[self.kv_dtype] % 8:
+        if self.model.cache_shape[2] * DTYPE_BITS[self.kv_dtype] % 8:
             raise WorkloadError("kv_dtype", "a cached head must fill whole bytes", self.kv_dtype)
 
     @property
@@ -118,9 +142,22 @@ class ForwardPass:
         outputs: tuple[Tensor, ...],
     ) -> Operator:
         """Moving operand times weight, plus bias; a bias adds once per output element."""
+        moving, weight, _ = operands
+        k, n = weight.shape[-2:]
+        shape = MatmulShape(1, moving.elems // k, k, n)
+        return self.product(name, stage, layer, operands, outputs, shape)
+
+    def product(
+        self,
+        name: str,
+        stage: str,
+        layer: int | None,
+        operands: tuple[Tensor, Tensor, Tensor | None],
+        outputs: tuple[Tensor, ...],
+        shape: MatmulShape,
+    ) -> Operator:
+        """The same for a given shape: a batch of products, or one per expert."""
         moving, weight, bias = operands
-        k, n = weight.shape
-        m = moving.elems // k
         return Operator(
             name=name,
             kind=OperatorKind.MATMUL,
@@ -129,10 +166,10 @@ class ForwardPass:
             layer=layer,
             inputs=(moving, weight) if bias is None else (moving, weight, bias),
             outputs=outputs,
-            matmul=MatmulShape(1, m, k, n),
+            matmul=shape,
             compute_dtype=self.matmul_dtype,
-            vector_ops=() if bias is None else vector_counts.add(m * n),
-            rows=m,
+            vector_ops=() if bias is None else vector_counts.add(shape.rows * shape.n),
+            rows=shape.rows,
         )
 
     def vector(
@@ -160,19 +197,27 @@ class ForwardPass:
         )
 
     def norm(
-        self, name: str, stage: str, layer: int | None, hidden: Tensor, weight: Tensor
+        self,
+        name: str,
+        stage: str,
+        layer: int | None,
+        hidden: Tensor,
+        weights: tuple[Tensor, Tensor | None],
+        dtype: str | None = None,
     ) -> Operator:
-        """RMS norm of rows, its output in the format linears take."""
-        out = self.activation(f"{name}.out", *hidden.shape, dtype=self.matmul_dtype)
+        """Norm of rows (a layer norm if there is a bias); its output in the format linears take."""
+        out = self.activation(f"{name}.out", *hidden.shape, dtype=dtype or self.matmul_dtype)
         rows, width = hidden.shape
-        counts = vector_counts.merge(
-            vector_counts.rms_norm(rows, width), self.narrow_ops(out.elems, out.dtype)
-        )
-        return self.vector(name, stage, layer, (hidden, weight), (out,), counts, rows)
+        weight, bias = weights
+        of_norm = vector_counts.rms_norm if bias is None else vector_counts.layer_norm
+        counts = vector_counts.merge(of_norm(rows, width), self.narrow_ops(out.elems, out.dtype))
+        operands = (hidden, weight) if bias is None else (hidden, weight, bias)
+        return self.vector(name, stage, layer, operands, (out,), counts, rows)
 
-    def residual(self, name: str, layer: int, hidden: Tensor, update: Tensor) -> Operator:
-        """Sum of hidden and update (update scaled by a constant where the model says so)."""
+    def residual(self, name: str, layer: int, hidden: Tensor, *updates: Tensor) -> Operator:
+        """Sum of hidden and updates (scaled by a constant where the model says so)."""
         out = self.activation(f"{name}.out", *hidden.shape)
-        scaled = vector_counts.scale(out.elems) if self.model.scaled_residual else ()
-        counts = vector_counts.merge(vector_counts.add(out.elems), scaled)
-        return self.vector(name, "residual", layer, (hidden, update), (out,), counts, out.elems)
+        elems = out.elems * len(updates)
+        scaled = vector_counts.scale(elems) if self.model.scaled_residual else ()
+        counts = vector_counts.merge(vector_counts.add(elems), scaled)
+        return self.vector(name, "residual", layer, (hidden, *updates), (out,), counts, out.elems)

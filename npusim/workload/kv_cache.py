@@ -55,6 +55,8 @@ class KvCacheLayout:
         Tokens per sequence the cache can hold.
     dtype : str
         Format of the elements. Scales are static per head and are not stored here.
+    parts : int, optional
+        2 for K and V; 1 for latent attention, whose only part stands in the place of K.
     """
 
     num_layers: int
@@ -63,6 +65,7 @@ class KvCacheLayout:
     head_dim: int
     capacity_tokens: int
     dtype: str
+    parts: int = 2
 
     @classmethod
     def of(
@@ -70,9 +73,8 @@ class KvCacheLayout:
     ) -> KvCacheLayout:
         """Layout for a model."""
         dtype = resolve_kv_dtype(kv_dtype, model.dtype)
-        return cls(
-            model.num_layers, batch, model.num_kv_heads, model.head_dim, capacity_tokens, dtype
-        )
+        parts, heads, width = model.cache_shape
+        return cls(model.num_layers, batch, heads, width, capacity_tokens, dtype, parts)
 
     @property
     def token_bytes(self) -> int:
@@ -93,12 +95,14 @@ class KvCacheLayout:
     @property
     def nbytes(self) -> int:
         """Footprint of the whole cache."""
-        return 2 * self.num_layers * self.region_bytes
+        return self.parts * self.num_layers * self.region_bytes
 
     def region_base(self, layer: int, part: CachePart | str) -> int:
         """Offset of the K or V region of a layer."""
         half = 1 if CachePart(part) is CachePart.VALUE else 0
-        return (2 * layer + half) * self.region_bytes
+        if half >= self.parts:
+            raise WorkloadError("kv_cache", "a latent cache has no values of its own", part)
+        return (self.parts * layer + half) * self.region_bytes
 
     def runs(self, layer: int, part: CachePart | str, first_token: int, num_tokens: int) -> Runs:
         """Tokens `[first_token, first_token + num_tokens)` of every sequence and head.
@@ -132,6 +136,7 @@ class KvCacheLayout:
 
 
 def kv_bytes_per_token(model: ModelConfig, kv_dtype: str | None = None) -> int:
-    """Bytes of K and V of one token over all layers, from num_key_value_heads."""
+    """Bytes of one token over all layers: K and V of num_key_value_heads, or one latent row."""
     dtype = resolve_kv_dtype(kv_dtype, model.dtype)
-    return 2 * model.num_layers * model.num_kv_heads * packed_bytes(model.head_dim, dtype)
+    parts, heads, width = model.cache_shape
+    return parts * model.num_layers * heads * packed_bytes(width, dtype)

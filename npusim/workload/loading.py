@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from npusim import paths
 from npusim.errors import ConfigError, WorkloadError
-from npusim.workload.architectures import read_model
 from npusim.workload.facts import read_facts
+from npusim.workload.model_reader import read_model
 
 if TYPE_CHECKING:
     import os

@@ -26,17 +26,33 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MatmulShape:
-    """`batch` independent products of (m x k) by (k x n)."""
+    """`batch` independent products of (m x k) by (k x n).
+
+    `group_rows`: rows of each product where they differ (tokens of each expert); `m` is then the
+    largest, and the rows of all products lie one after another. Empty: all have m rows.
+    """
 
     batch: int
     m: int
     k: int
     n: int
+    group_rows: tuple[int, ...] = ()
+
+    @classmethod
+    def grouped(cls, group_rows: tuple[int, ...], k: int, n: int) -> MatmulShape:
+        """Products of unequal numbers of rows, all at least 1."""
+        is_equal = len(set(group_rows)) == 1
+        return cls(len(group_rows), max(group_rows), k, n, () if is_equal else group_rows)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all products."""
+        return sum(self.group_rows) if self.group_rows else self.batch * self.m
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates."""
-        return self.batch * self.m * self.k * self.n
+        return self.rows * self.k * self.n
 
 
 @dataclass(frozen=True, slots=True)

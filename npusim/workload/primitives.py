@@ -11,11 +11,11 @@ from npusim.workload.attention import attention_core
 from npusim.workload.facts import MAX_SIZE
 from npusim.workload.forward_pass import ForwardPass
 from npusim.workload.graph import OperatorGraph
+from npusim.workload.mlp import dense_mlp
 from npusim.workload.model_config import ModelConfig
 from npusim.workload.operator import MatmulShape, Operator, OperatorKind, Phase
 from npusim.workload.quantization import Quantization, parse_quantization, resolve_kv_dtype
 from npusim.workload.tensor import Tensor
-from npusim.workload.transformer import gated_mlp_operators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,9 +160,11 @@ def _softmax(run: ForwardPass, rows: int, width: int) -> Operator:
 def _ffn_gated(run: ForwardPass, m: int, k: int, n: int) -> list[Operator]:
     """Gate and up (K x 2N), silu(gate) * up, down (N x K)."""
     normed = run.activation("ffn_gated.in", m, k, dtype=run.matmul_dtype)
-    gate_up = run.quant.weight("layers.0.gate_up_proj.weight", k, 2 * n, run.dtype)
-    down = run.quant.weight("layers.0.down_proj.weight", n, k, run.dtype)
-    return gated_mlp_operators(run, 0, normed, (gate_up, None), (down, None))
+    weights = {
+        "gate_up_proj": run.quant.weight("layers.0.gate_up_proj.weight", k, 2 * n, run.dtype),
+        "down_proj": run.quant.weight("layers.0.down_proj.weight", n, k, run.dtype),
+    }
+    return dense_mlp(run, 0, normed, weights)
 
 
 def _attention(

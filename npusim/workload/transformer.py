@@ -1,4 +1,4 @@
-"""Operator graphs of a dense decoder: prefill, or one decode step."""
+"""Operator graphs of a decoder: prefill, or one decode step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from npusim.workload import vector_counts
 from npusim.workload.attention import attention_operators
 from npusim.workload.forward_pass import ForwardPass
 from npusim.workload.graph import OperatorGraph
+from npusim.workload.latent_attention import latent_attention_operators
+from npusim.workload.mlp import mlp_operators
 from npusim.workload.operator import Operator, OperatorKind, Phase
 from npusim.workload.quantization import Quantization, parse_quantization, resolve_kv_dtype
+from npusim.workload.routing import UNIFORM_ROUTING, ExpertRouting
 from npusim.workload.tensor import Role, Tensor
-from npusim.workload.weights import LayerWeights, layer_weights, model_weights
+from npusim.workload.weights import layer_weights, model_weights
 
 if TYPE_CHECKING:
     from npusim.workload.model_config import ModelConfig
+    from npusim.workload.weights import LayerWeights
 
 
 def build_graph(
@@ -30,6 +34,7 @@ def build_graph(
     *,
     num_layers: int | None = None,
     all_logits: bool = False,
+    routing: ExpertRouting | None = None,
 ) -> OperatorGraph:
     """Operators of one forward pass.
 
@@ -49,6 +54,8 @@ def build_graph(
         Build only the first layers, for a run that folds identical ones.
     all_logits : bool, optional
         lm_head over every position, not only the last one of each sequence.
+    routing : ExpertRouting, optional
+        Which experts tokens visit; None draws them uniformly.
 
     Returns
     -------
@@ -61,17 +68,14 @@ def build_graph(
         If a length is out of range, the precision unknown, or decode has several new tokens.
     """
     run = _forward_pass(model, phase, batch, new_tokens, context_len, quant, kv_dtype)
+    run = replace(run, routing=routing or UNIFORM_ROUTING)
     layers = model.num_layers if num_layers is None else num_layers
     if not 1 <= layers <= model.num_layers:
         raise WorkloadError("num_layers", f"must be 1 to {model.num_layers}", layers)
     graph = OperatorGraph(_embedding(run))
     hidden = graph.operators[-1].outputs[0]
     for layer in range(layers):
-        weights = layer_weights(model, run.quant, layer)
-        for operator in attention_operators(run, layer, hidden, weights):
-            graph.add(operator)
-        hidden = operator.outputs[0]
-        for operator in _mlp_operators(run, layer, hidden, weights):
+        for operator in _layer(run, layer, hidden):
             graph.add(operator)
         hidden = operator.outputs[0]
     for operator in _head(run, hidden, run.tokens if all_logits else run.batch):
@@ -128,77 +132,103 @@ def _forward_pass(
 
 
 def _embedding(run: ForwardPass) -> list[Operator]:
-    """Rows of the embedding table, one per token; scaled where the model says so."""
-    token_ids = Tensor("token_ids", (run.tokens,), "int32", Role.ACTIVATION)
-    table = model_weights(run.model, run.quant).embedding
+    """Rows of the embedding table, one per token; scaled, or with position rows added."""
+    weights = model_weights(run.model, run.quant)
     out = run.activation("embedding.out", run.tokens, run.model.hidden_size)
-    gather = Operator(
-        name="embedding",
+    gather = _gather(run, "embedding", "token_ids", weights.embedding, out)
+    operators = [gather]
+    if run.model.scaled_embedding:
+        scaled = run.activation("embedding_scale.out", *out.shape)
+        counts = vector_counts.scale(out.elems)
+        name = "embedding_scale"
+        operators.append(run.vector(name, "embedding", None, (out,), (scaled,), counts, out.elems))
+        out = scaled
+    if weights.positions is not None:
+        rows = run.activation("positions.out", *out.shape)
+        operators.append(_gather(run, "positions", "position_ids", weights.positions, rows))
+        total = run.activation("position_add.out", *out.shape)
+        counts = vector_counts.add(out.elems)
+        operators.append(
+            run.vector("position_add", "embedding", None, (out, rows), (total,), counts, out.elems)
+        )
+    return operators
+
+
+def _gather(run: ForwardPass, name: str, ids: str, table: Tensor, out: Tensor) -> Operator:
+    """One row of a table per token."""
+    return Operator(
+        name=name,
         kind=OperatorKind.GATHER,
         stage="embedding",
         phase=run.phase,
         layer=None,
-        inputs=(token_ids, table),
+        inputs=(Tensor(ids, (run.tokens,), "int32", Role.ACTIVATION), table),
         outputs=(out,),
         compute_dtype=run.dtype,
         rows=run.tokens,
     )
-    if not run.model.scaled_embedding:
-        return [gather]
-    scaled = run.activation("embedding_scale.out", *out.shape)
-    counts = vector_counts.scale(out.elems)
-    name = "embedding_scale"
-    return [gather, run.vector(name, "embedding", None, (out,), (scaled,), counts, out.elems)]
 
 
-def _mlp_operators(
-    run: ForwardPass, layer: int, hidden: Tensor, weights: LayerWeights
-) -> list[Operator]:
-    """Norm, gate and up as one matmul, silu(gate) * up, down, residual."""
-    name = f"layers.{layer}"
-    norm = run.norm(f"{name}.mlp_norm", "mlp_norm", layer, hidden, weights.mlp_norm)
-    gated = gated_mlp_operators(
-        run,
-        layer,
-        norm.outputs[0],
-        (weights.gate_up, weights.gate_up_bias),
-        (weights.down, weights.down_bias),
-    )
-    residual = run.residual(f"{name}.mlp_residual", layer, hidden, gated[-1].outputs[0])
-    return [norm, *gated, residual]
+def _layer(run: ForwardPass, layer: int, hidden: Tensor) -> list[Operator]:
+    """One decoder layer; the last operator's output is the new hidden state."""
+    model = run.model
+    weights = layer_weights(model, run.quant, layer)
+    attend = attention_operators if model.latent is None else latent_attention_operators
+    norm = _norm(run, layer, "attn_norm", hidden, weights)
+    attention = [norm, *attend(run, layer, norm.outputs[0], weights)]
+    if model.is_parallel:
+        mlp = mlp_operators(run, layer, norm.outputs[0], weights)
+        updates = (attention[-1].outputs[0], mlp[-1].outputs[0])
+        return [*attention, *mlp, run.residual(f"layers.{layer}.residual", layer, hidden, *updates)]
+    attention = _with_residual(run, layer, "attn", hidden, weights, attention)
+    hidden = attention[-1].outputs[0]
+    norm = _norm(run, layer, "mlp_norm", hidden, weights)
+    mlp = [norm, *mlp_operators(run, layer, norm.outputs[0], weights)]
+    return [*attention, *_with_residual(run, layer, "mlp", hidden, weights, mlp)]
 
 
-def gated_mlp_operators(
+def _norm(
     run: ForwardPass,
     layer: int,
-    normed: Tensor,
-    gate_up: tuple[Tensor, Tensor | None],
-    down: tuple[Tensor, Tensor | None],
+    part: str,
+    hidden: Tensor,
+    weights: LayerWeights,
+    dtype: str | None = None,
+) -> Operator:
+    """A norm of the layer."""
+    pair = (weights[part], weights.get(f"{part}.bias"))
+    return run.norm(f"layers.{layer}.{part}", part, layer, hidden, pair, dtype)
+
+
+def _with_residual(
+    run: ForwardPass,
+    layer: int,
+    half: str,
+    hidden: Tensor,
+    weights: LayerWeights,
+    operators: list[Operator],
 ) -> list[Operator]:
-    """gate_up (k x 2n), silu(gate) * up, down (n x k)."""
-    name = f"layers.{layer}"
-    rows, width = normed.shape[0], down[0].shape[0]
-    both = run.activation(f"{name}.gate_up.out", rows, 2 * width)
-    gated = run.activation(f"{name}.silu_mul.out", rows, width, dtype=run.matmul_dtype)
-    out = run.activation(f"{name}.down.out", rows, down[0].shape[1])
-    counts = vector_counts.merge(
-        vector_counts.silu_mul(gated.elems), run.narrow_ops(gated.elems, gated.dtype)
-    )
-    return [
-        run.linear(f"{name}.gate_up_proj", "gate_up", layer, (normed, *gate_up), (both,)),
-        run.vector(f"{name}.silu_mul", "silu_mul", layer, (both,), (gated,), counts, gated.elems),
-        run.linear(f"{name}.down_proj", "down", layer, (gated, *down), (out,)),
-    ]
+    """Operators of half a layer, their output normed again where the model does, and the sum."""
+    if run.model.has_post_norms:
+        update, part = operators[-1].outputs[0], f"post_{half}_norm"
+        operators = [*operators, _norm(run, layer, part, update, weights, run.dtype)]
+    update = operators[-1].outputs[0]
+    return [*operators, run.residual(f"layers.{layer}.{half}_residual", layer, hidden, update)]
 
 
 def _head(run: ForwardPass, hidden: Tensor, positions: int) -> list[Operator]:
     """Final norm and lm_head over `positions` rows of the hidden state (a slice of it)."""
     weights = model_weights(run.model, run.quant)
     rows = run.activation(hidden.name, positions, run.model.hidden_size)
-    norm = run.norm("final_norm", "final_norm", None, rows, weights.final_norm)
+    pair = (weights.final_norm, weights.final_norm_bias)
+    norm = run.norm("final_norm", "final_norm", None, rows, pair)
     if run.model.scaled_logits:
         scaled = vector_counts.scale(rows.elems)
         norm = replace(norm, vector_ops=vector_counts.merge(norm.vector_ops, scaled))
     logits = run.activation("logits", positions, run.model.vocab_size)
-    operands = (norm.outputs[0], weights.lm_head, None)
-    return [norm, run.linear("lm_head", "lm_head", None, operands, (logits,))]
+    operands = (norm.outputs[0], weights.lm_head, weights.lm_head_bias)
+    head = run.linear("lm_head", "lm_head", None, operands, (logits,))
+    if run.model.logit_softcap:
+        counts = vector_counts.merge(head.vector_ops, vector_counts.soft_cap(logits.elems))
+        head = replace(head, vector_ops=counts)
+    return [norm, head]

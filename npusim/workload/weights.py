@@ -5,82 +5,155 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npusim.workload.model_config import Norm, Positions
 from npusim.workload.tensor import Role, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npusim.workload.model_config import ModelConfig
+    from npusim.workload.model_config import LatentAttention, ModelConfig
     from npusim.workload.quantization import Quantization
 
-
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """Weights of one layer; q, k and v are one (hidden x (q + 2 kv)) matrix, gate and up another.
-
-    Joining them changes no byte: scales are per column, groups run along the shared K.
-    """
-
-    attn_norm: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    q_norm: Tensor | None
-    k_norm: Tensor | None
-    o: Tensor
-    o_bias: Tensor | None
-    mlp_norm: Tensor
-    gate_up: Tensor
-    gate_up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
-
-    def __iter__(self) -> Iterator[Tensor]:
-        for slot in self.__slots__:
-            tensor = getattr(self, slot)
-            if tensor is not None:
-                yield tensor
+    #: weights of one layer by part, absent where the model has none
+    LayerWeights = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelWeights:
-    """Embedding, final norm and lm_head.
+    """Embeddings, final norm and lm_head.
 
     With 16-bit weights a tied `lm_head` is the embedding under another shape: same tensor name.
     """
 
     embedding: Tensor
+    positions: Tensor | None
     final_norm: Tensor
+    final_norm_bias: Tensor | None
     lm_head: Tensor
+    lm_head_bias: Tensor | None
+
+    def __iter__(self) -> Iterator[Tensor]:
+        names = set()
+        for slot in self.__slots__:
+            tensor = getattr(self, slot)
+            if tensor is not None and tensor.name not in names:
+                names.add(tensor.name)
+                yield tensor
+
+
+class _LayerBuilder:
+    """Collects the weights of one layer, named ``layers.<layer>.<part>.weight``."""
+
+    def __init__(self, model: ModelConfig, quant: Quantization, layer: int) -> None:
+        self.model, self.quant, self.layer = model, quant, layer
+        self.weights: LayerWeights = {}
+
+    def linear(
+        self, part: str, k: int, n: int, *, has_bias: bool = False, stack: tuple[int, ...] = ()
+    ) -> None:
+        """A (k x n) matrix, or a stack of them, and its bias."""
+        name = f"layers.{self.layer}.{part}"
+        weight = self.quant.weight(f"{name}.weight", k, n, self.model.dtype, stack)
+        self.weights[part] = weight
+        if has_bias:
+            self.weights[f"{part}.bias"] = self._tensor(f"{name}.bias", *stack, n)
+
+    def vector(self, part: str, width: int) -> None:
+        """A vector that is not quantised."""
+        self.weights[part] = self._tensor(f"layers.{self.layer}.{part}", width)
+
+    def norm(self, part: str, width: int, *, kind: Norm | None = None) -> None:
+        """A norm's weight, and its bias where the norm has one."""
+        name = f"layers.{self.layer}.{part}"
+        self.weights[part] = self._tensor(f"{name}.weight", width)
+        if (kind or self.model.norm) is Norm.LAYER:
+            self.weights[f"{part}.bias"] = self._tensor(f"{name}.bias", width)
+
+    def _tensor(self, name: str, *shape: int) -> Tensor:
+        return Tensor(name, shape, self.model.dtype, Role.WEIGHT)
 
 
 def layer_weights(model: ModelConfig, quant: Quantization, layer: int) -> LayerWeights:
-    """Weights of layer `layer`, named ``layers.<layer>.<part>``."""
-    hidden, qkv_width = model.hidden_size, model.q_width + 2 * model.kv_width
+    """Weights of one layer by part.
 
-    def linear(part: str, k: int, n: int) -> Tensor:
-        return quant.weight(f"layers.{layer}.{part}.weight", k, n, model.dtype)
+    q, k and v are one (hidden x (q + 2 kv)) matrix, gate and up another. Joining them changes no
+    byte: scales are per column, groups run along the shared K.
+    """
+    build = _LayerBuilder(model, quant, layer)
+    build.norm("attn_norm", model.hidden_size)
+    if model.latent is None:
+        _attention(build)
+    else:
+        _latent_attention(build, model.latent)
+    if model.has_post_norms:
+        build.norm("post_attn_norm", model.hidden_size)
+    if not model.is_parallel:
+        build.norm("mlp_norm", model.hidden_size)
+    if model.has_experts(layer):
+        _experts(build)
+    else:
+        _mlp(build, "", model.intermediate_size, has_bias=model.mlp_bias)
+    if model.has_post_norms:
+        build.norm("post_mlp_norm", model.hidden_size)
+    return build.weights
 
-    def vector(part: str, width: int, exists: bool) -> Tensor | None:
-        name = f"layers.{layer}.{part}"
-        return Tensor(name, (width,), model.dtype, Role.WEIGHT) if exists else None
 
-    def norm(part: str) -> Tensor:
-        return Tensor(f"layers.{layer}.{part}.weight", (hidden,), model.dtype, Role.WEIGHT)
+def _attention(build: _LayerBuilder) -> None:
+    """Projections, per-head norms and sinks."""
+    model = build.model
+    width = model.q_width + 2 * model.kv_width
+    build.linear("qkv_proj", model.hidden_size, width, has_bias=model.qkv_bias)
+    if model.qk_norm:
+        build.norm("q_norm", model.head_dim)
+        build.norm("k_norm", model.head_dim)
+    if model.has_sinks:
+        build.vector("sinks", model.num_heads)
+    build.linear("o_proj", model.q_width, model.hidden_size, has_bias=model.o_bias)
 
-    return LayerWeights(
-        attn_norm=norm("attn_norm"),
-        qkv=linear("qkv_proj", hidden, qkv_width),
-        qkv_bias=vector("qkv_proj.bias", qkv_width, model.qkv_bias),
-        q_norm=vector("q_norm.weight", model.head_dim, model.qk_norm),
-        k_norm=vector("k_norm.weight", model.head_dim, model.qk_norm),
-        o=linear("o_proj", model.q_width, hidden),
-        o_bias=vector("o_proj.bias", hidden, model.o_bias),
-        mlp_norm=norm("mlp_norm"),
-        gate_up=linear("gate_up_proj", hidden, 2 * model.intermediate_size),
-        gate_up_bias=vector("gate_up_proj.bias", 2 * model.intermediate_size, model.mlp_bias),
-        down=linear("down_proj", model.intermediate_size, hidden),
-        down_bias=vector("down_proj.bias", hidden, model.mlp_bias),
-    )
+
+def _latent_attention(build: _LayerBuilder, latent: LatentAttention) -> None:
+    """Compressed query and key-value projections; `w_uk` and `w_uv` are the halves of kv_b."""
+    model, heads = build.model, build.model.num_heads
+    hidden, q_width = model.hidden_size, heads * latent.qk_dim
+    if latent.q_rank is None:
+        build.linear("q_proj", hidden, q_width)
+    else:
+        build.linear("q_a_proj", hidden, latent.q_rank, has_bias=model.qkv_bias)
+        build.norm("q_a_norm", latent.q_rank, kind=Norm.RMS)
+        build.linear("q_b_proj", latent.q_rank, q_width)
+    build.linear("kv_a_proj", hidden, latent.cache_width, has_bias=model.qkv_bias)
+    build.norm("kv_a_norm", latent.kv_rank, kind=Norm.RMS)
+    build.linear("w_uk", latent.nope_dim, latent.kv_rank, stack=(heads,))
+    build.linear("w_uv", latent.kv_rank, latent.v_dim, stack=(heads,))
+    build.linear("o_proj", model.context_width, hidden, has_bias=model.o_bias)
+
+
+def _mlp(
+    build: _LayerBuilder,
+    prefix: str,
+    width: int,
+    *,
+    has_bias: bool = False,
+    stack: tuple[int, ...] = (),
+) -> None:
+    """Two or three matrices, gate and up side by side."""
+    hidden, is_gated = build.model.hidden_size, build.model.is_gated
+    up, columns = ("gate_up_proj", 2 * width) if is_gated else ("up_proj", width)
+    build.linear(f"{prefix}{up}", hidden, columns, has_bias=has_bias, stack=stack)
+    build.linear(f"{prefix}down_proj", width, hidden, has_bias=has_bias, stack=stack)
+
+
+def _experts(build: _LayerBuilder) -> None:
+    """Router, routed experts as stacks, shared experts side by side."""
+    experts, hidden = build.model.experts, build.model.hidden_size
+    assert experts is not None
+    build.linear("router", hidden, experts.num_experts, has_bias=experts.has_router_bias)
+    stack = (experts.num_experts,)
+    _mlp(build, "experts.", experts.width, has_bias=experts.has_bias, stack=stack)
+    if experts.shared_width:
+        _mlp(build, "shared.", experts.shared_width)
+    if experts.has_shared_gate:
+        build.linear("shared_gate", hidden, 1)
 
 
 def model_weights(model: ModelConfig, quant: Quantization) -> ModelWeights:
@@ -88,19 +161,23 @@ def model_weights(model: ModelConfig, quant: Quantization) -> ModelWeights:
     hidden, vocab = model.hidden_size, model.vocab_size
     is_shared = model.tie_word_embeddings and quant.weight_bits == 16
     head_name = "embedding.weight" if is_shared else "lm_head.weight"
+
+    def plain(name: str, *shape: int, exists: bool = True) -> Tensor | None:
+        return Tensor(name, shape, model.dtype, Role.WEIGHT) if exists else None
+
+    is_learned = model.positions is Positions.LEARNED
     return ModelWeights(
         embedding=Tensor("embedding.weight", (vocab, hidden), model.dtype, Role.WEIGHT),
+        positions=plain("positions.weight", model.position_rows, hidden, exists=is_learned),
         final_norm=Tensor("final_norm.weight", (hidden,), model.dtype, Role.WEIGHT),
+        final_norm_bias=plain("final_norm.bias", hidden, exists=model.norm is Norm.LAYER),
         lm_head=quant.weight(head_name, hidden, vocab, model.dtype),
+        lm_head_bias=plain("lm_head.bias", vocab, exists=model.lm_head_bias),
     )
 
 
 def stored_weights(model: ModelConfig, quant: Quantization) -> Iterator[Tensor]:
     """Every weight tensor the device memory holds, each once."""
-    shared = model_weights(model, quant)
-    yield shared.embedding
+    yield from model_weights(model, quant)
     for layer in range(model.num_layers):
-        yield from layer_weights(model, quant, layer)
-    yield shared.final_norm
-    if shared.lm_head.name != shared.embedding.name:
-        yield shared.lm_head
+        yield from layer_weights(model, quant, layer).values()

@@ -12,9 +12,12 @@ from npusim.workload.loading import load_model
 from npusim.workload.model_config import ModelConfig
 from npusim.workload.operator import Phase
 from npusim.workload.quantization import Quantization, parse_quantization, resolve_kv_dtype
+from npusim.workload.routing import UNIFORM_ROUTING, ExpertRouting
 from npusim.workload.transformer import build_graph, check_length, parse_phase
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from npusim.workload.graph import OperatorGraph
 
 
@@ -49,6 +52,10 @@ class RunLengths(Protocol):
     def kv_prune(self) -> str | None:
         """Pruning policy of the cache."""
 
+    @property
+    def expert_routing(self) -> str:
+        """Which experts tokens visit."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -70,6 +77,8 @@ class Workload:
         Weight and activation precision.
     kv_dtype : str
         Format of the KV cache.
+    routing : ExpertRouting
+        Which experts the tokens visit.
 
     Raises
     ------
@@ -84,6 +93,7 @@ class Workload:
     batch: int
     quant: Quantization
     kv_dtype: str
+    routing: ExpertRouting = UNIFORM_ROUTING
 
     def __post_init__(self) -> None:
         _check_lengths(self)
@@ -93,8 +103,8 @@ class Workload:
             raise WorkloadError("context", rule, self.capacity_tokens)
 
     @classmethod
-    def of(cls, model: ModelConfig, settings: RunLengths) -> Workload:
-        """From run settings.
+    def of(cls, model: ModelConfig, settings: RunLengths, seed: int = 0) -> Workload:
+        """From run settings and the run's seed.
 
         Raises
         ------
@@ -111,7 +121,16 @@ class Workload:
             batch=settings.batch,
             quant=parse_quantization(settings.quant),
             kv_dtype=resolve_kv_dtype(settings.kv_dtype, model.dtype),
+            routing=ExpertRouting(settings.expert_routing, seed),
         )
+
+    @property
+    def layer_kinds(self) -> tuple[Hashable, ...]:
+        """Per layer what makes its work differ; with a routing trace every layer is its own."""
+        kinds = self.model.layer_kinds
+        if not self.routing.is_trace:
+            return kinds
+        return tuple((*kind, i if kind[1] else None) for i, kind in enumerate(kinds))
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -186,6 +205,7 @@ class Workload:
             self.quant,
             self.kv_dtype,
             num_layers=num_layers,
+            routing=self.routing,
         )
 
 
@@ -198,6 +218,8 @@ def transformer(
     batch: int = 1,
     quant: str | Quantization = "w16a16",
     kv_dtype: str | None = None,
+    expert_routing: str = "uniform",
+    seed: int = 0,
 ) -> Workload:
     """A workload from a model and lengths.
 
@@ -214,6 +236,8 @@ def transformer(
         `wXaY[_gN]`.
     kv_dtype : str, optional
         Format of the KV cache; None is the model's 16-bit format.
+    expert_routing, seed : str, int
+        Which experts tokens visit, see `ExpertRouting`, and the seed of the draw.
 
     Raises
     ------
@@ -235,6 +259,7 @@ def transformer(
         batch=batch,
         quant=parse_quantization(quant),
         kv_dtype=resolve_kv_dtype(kv_dtype, config.dtype),
+        routing=ExpertRouting(expert_routing, seed),
     )
 
 

@@ -159,7 +159,8 @@ def test_the_hash_of_a_run_leaves_out_the_texts_of_its_system() -> None:
 def test_hashes_are_those_of_earlier_versions() -> None:
     # canonical form written out: keys sorted, no spaces
     text = (
-        '{"batch":1,"context_len":null,"generate_len":0,"kv_dtype":null,"kv_prune":null,'
+        '{"batch":1,"context_len":null,"expert_routing":"uniform","generate_len":0,'
+        '"kv_dtype":null,"kv_prune":null,'
         '"model":"m","prompt_len":8,"quant":"w16a16"}'
     )
     expected = hashlib.sha256(text.encode()).hexdigest()

@@ -34,6 +34,14 @@ from npusim.workload import (
 #
 # The others: known totals of the released checkpoints.
 PARAMETERS = {
+    # 671 B (DeepSeek-V3 report, arXiv 2412.19437, without the multi-token-prediction layer)
+    "deepseek-v3": 671_026_419_200,
+    # 2,614 M (Gemma-2 model card, safetensors index)
+    "gemma-2-2b": 2_614_341_888,
+    # 124 M (GPT-2 model card: 124,439,808)
+    "gpt2": 124_439_808,
+    # 175 B (Brown et al. 2020): 96 (12 h^2 + 13 h) + (50257 + 2048) h + 2 h with h = 12288
+    "gpt3-175b": 96 * (12 * 12288**2 + 13 * 12288) + (50257 + 2048) * 12288 + 2 * 12288,
     "llama-2-7b": 6_738_415_616,
     "llama-3.1-8b": 8_030_261_248,
     "llama-3.2-1b": 1_235_814_400,
@@ -41,14 +49,20 @@ PARAMETERS = {
     "minicpm-2b": 2_724_880_896,
     "mistral-7b-v0.1": 7_241_732_096,
     "mistral-7b-v0.3": 7_248_023_552,
+    # 46.7 B (Mixtral report, arXiv 2401.04088)
+    "mixtral-8x7b": 46_702_792_704,
     "openpangu-embedded-1b": 1_155_912_192,
     "openpangu-embedded-7b": 8_030_887_936,
+    # 2.78 B (Phi-2 model card, safetensors index)
+    "phi-2": 2_779_683_840,
     "qwen2-1.5b": 1_543_714_304,
     "qwen2.5-0.5b-instruct": 494_032_768,
     "qwen2.5-1.5b-instruct": 1_543_714_304,
     "qwen2.5-7b-instruct": 7_615_616_512,
     "qwen3-0.6b": 596_049_920,
     "qwen3-1.7b": 1_720_574_976,
+    # 30.5 B (Qwen3 report, arXiv 2505.09388)
+    "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-8b": 8_190_735_360,
     "smollm2-135m": 134_515_008,
     "tinyllama-1.1b": 1_100_048_384,

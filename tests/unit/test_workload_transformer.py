@@ -81,7 +81,8 @@ def test_head_dim_sets_the_width_of_the_projections():
 
 def test_stages_of_a_layer_come_in_the_documented_order():
     graph = build_graph(load_model("qwen3-0.6b"), "decode", context_len=1, num_layers=1)
-    assert graph.stages == tuple(s for s in STAGES if s != "matmul")
+    assert set(graph.stages) <= set(STAGES)
+    assert sorted(graph.stages, key=STAGES.index) == list(graph.stages)
     assert [op.stage for op in graph if op.layer == 0] == [
         *("attn_norm", "qkv", "qk_norm", "rope", "kv_append", "kv_append"),
         *("scores", "softmax", "context", "o_proj", "residual"),
