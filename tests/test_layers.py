@@ -35,7 +35,7 @@ TABLE = {
     "units": Row(0),
     "paths": Row(0, "errors"),
     "config": Row(1, "0", "pydantic ruamel"),
-    "workload": Row(1, "0", "networkx numpy"),
+    "workload": Row(1, "0", "networkx numpy pydantic"),
     "program": Row(1, "0", "numpy"),
     "engine": Row(1, "0", "simpy numpy"),
     "compiler": Row(2, "0 config workload program", "numpy networkx"),
@@ -54,7 +54,7 @@ TABLE = {
     "cli": Row(6, "0-5", "typer rich"),
 }
 # Inner packages with libraries of their own.
-INNER_THIRD_PARTY = {"workload.importers": "onnx gguf safetensors pyarrow pandas"}
+INNER_THIRD_PARTY = {"workload.importers": "onnx google pyarrow"}
 # Libraries that cannot be used without the other: its arguments are arrays, or it is the core.
 BROUGHT_BY = {"numba": "numpy", "pandas": "numpy", "pydantic": "pydantic_core"}
 # Roots: the public names (loaded on first use) and `python -m npusim`.

@@ -19,9 +19,11 @@ from npusim import __version__
 from npusim.cli.catalog import models, systems
 from npusim.cli.check import check, schema
 from npusim.cli.explain_program import explain_program
+from npusim.cli.inspect import inspect
 from npusim.cli.op import op
 from npusim.cli.output import complain
 from npusim.cli.run import run
+from npusim.cli.trace import import_, trace
 from npusim.errors import ConfigError, NpusimError, SimulationError
 from npusim.paths import ENV_CONFIG_PATH
 
@@ -51,6 +53,9 @@ app.command("models")(models)
 app.command("check")(check)
 app.command("schema")(schema)
 app.command("explain-program")(explain_program)
+app.command("inspect")(inspect)
+app.command("trace")(trace)
+app.command("import")(import_)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Choice = TypeVar("Choice", bound="StrEnum")
 
 _WORKLOAD_ENDINGS = (".yaml", ".yml")
+_TRACE_ENDINGS = (".jsonl", ".parquet")
+_IMPORT_ENDINGS = (".onnx", ".gguf", ".safetensors", ".et", ".csv", ".gz")
 
 # Option that sets a key of the workload or of the simulation.
 _OPTIONS = MappingProxyType(
@@ -132,7 +134,8 @@ def _workload(request: RunRequest) -> WorkloadConfig:
             values[name] = getattr(request, name)
     if values.get("kv_prune") == "none":
         values["kv_prune"] = None
-    _check_lengths(values)
+    if not values["model"].endswith((*_TRACE_ENDINGS, *_IMPORT_ENDINGS)):
+        _check_lengths(values)
     return validated(WorkloadConfig, values, option_of)
 
 
@@ -154,15 +157,20 @@ def _check_lengths(values: dict[str, Any]) -> None:
 def _base_values(model: str) -> dict[str, Any]:
     """Values that MODEL brings: those of a workload file, or just a model."""
     path = Path(model)
-    is_path = len(path.parts) != 1 or path.suffix in (*_WORKLOAD_ENDINGS, ".json")
+    is_path = len(path.parts) != 1 or path.suffix in (
+        *_WORKLOAD_ENDINGS,
+        *_TRACE_ENDINGS,
+        *_IMPORT_ENDINGS,
+        ".json",
+    )
     if not is_path:
         return _named_values(model)
     if path.suffix in _WORKLOAD_ENDINGS:
         return _workload_values(path)
     _refuse_non_file(path)
-    if path.suffix != ".json":
-        rule = "must be a config.json or a workload YAML; other kinds of file are not read yet"
-        raise WorkloadError("MODEL", rule, model)
+    if path.suffix not in (".json", *_TRACE_ENDINGS, *_IMPORT_ENDINGS):
+        rule = "must be a config.json, a workload YAML, an operator trace or an importable file"
+        raise WorkloadError("MODEL", rule, model, "see npusim import --help")
     return {"model": model}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npusim.compiler.emit import Emission
+from npusim.compiler.emit_fallback import emit_fallback
 from npusim.compiler.emit_matmul import MatmulEmitter
 from npusim.compiler.emit_moves import emit_gather, emit_kv_append
 from npusim.compiler.emit_vector import emit_vector
@@ -127,6 +128,8 @@ def _emit(emission: Emission, planner: _Planner, operator: Operator) -> None:
             emit_gather(emission, operator)
         case OperatorKind.KV_APPEND:
             emit_kv_append(emission, operator)
+        case OperatorKind.FALLBACK:
+            emit_fallback(emission, operator)
 
 
 class _Planner:

@@ -36,3 +36,5 @@ class HostSpec(Spec):
     """Graph: host time to launch one captured step."""
     graph_node_ps: NonNegativeInt
     """Graph: device time from one kernel to the next."""
+    fallback_bytes_per_s: PositiveInt | None = None
+    """Rate at which the host computes what the device cannot; None: such graphs are refused."""

@@ -15,6 +15,11 @@ from npusim.config.system import SystemConfig
 _QUANT = re.compile(r"w\d{1,2}a\d{1,2}(_g\d{1,5})?")
 
 
+#: endings of operator traces and foreign files, whose lengths may be those of the file
+TRACE_ENDINGS = (".jsonl", ".parquet")
+IMPORT_ENDINGS = (".onnx", ".gguf", ".safetensors", ".et", ".csv", ".gz")
+
+
 class Fidelity(StrEnum):
     """How memory is simulated."""
 
@@ -57,7 +62,8 @@ class WorkloadConfig(Spec):
     def _lengths_make_a_run(self) -> Self:
         if self.prompt_len is not None and self.context_len is not None:
             raise RuleError("context_len", "excludes prompt_len", self.context_len)
-        if self.prompt_len is None and self.context_len is None:
+        is_trace = self.model.endswith((*TRACE_ENDINGS, *IMPORT_ENDINGS))
+        if self.prompt_len is None and self.context_len is None and not is_trace:
             raise RuleError("prompt_len", "one of prompt_len and context_len is required")
         if self.context_len is not None and self.generate_len == 0:
             raise RuleError("generate_len", "must be positive with context_len: nothing to run", 0)

@@ -43,6 +43,7 @@ class Opcode(IntEnum):
     CONVERT = 7
     SIGNAL = 8  # sets (register, bit); a WAIT of the same generation sees it
     WAIT = 9
+    FALLBACK = 10  # host computes an operator the device cannot
 
 
 class EdgeKind(IntEnum):

@@ -9,17 +9,17 @@ from npusim.errors import WorkloadError
 
 if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
-    from npusim.workload.workload import Workload
+    from npusim.simulation.workloads import AnyWorkload
 
 
-def footprint_bytes(workload: Workload, spec: RunSpec) -> int:
+def footprint_bytes(workload: AnyWorkload, spec: RunSpec) -> int:
     """Bytes of weights and KV cache of the whole model in DRAM."""
     kv_bytes = workload.kv_bytes_per_token * workload.capacity_tokens * workload.batch
     is_cold = spec.compiler.weight_residency is WeightResidency.COLD
     return kv_bytes + (workload.weight_bytes if is_cold else 0)
 
 
-def check_footprint(spec: RunSpec, workload: Workload) -> None:
+def check_footprint(spec: RunSpec, workload: AnyWorkload) -> None:
     """Refuse a model that the memory or the device's address space does not hold.
 
     Raises

@@ -25,11 +25,13 @@ from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import GraphSource, Simulated, simulate_source
 from npusim.simulation.records import PhaseFacts, phase_record
 from npusim.simulation.tally import weighted_sum
-from npusim.workload.loading import load_model
-from npusim.workload.workload import Workload
+from npusim.simulation.workloads import workload_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
+
+    from npusim.simulation.workloads import AnyWorkload
+    from npusim.workload.workload import Workload
 
 
 class Progress(Protocol):
@@ -63,7 +65,7 @@ def simulate_run(spec: RunSpec, progress: Progress | None = None) -> RunResult:
     SimulationError
         If a simulation broke one of its invariants.
     """
-    return _Run(spec, _workload_of(spec), progress).run()
+    return _Run(spec, workload_of(spec), progress).run()
 
 
 def simulate(
@@ -110,7 +112,7 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
     ConfigError
         If the run has no such phase.
     """
-    workload = _workload_of(spec)
+    workload = workload_of(spec)
     run = _Run(spec, workload, None)
     if phase not in [p.value for p in workload.phases]:
         raise ConfigError(
@@ -129,11 +131,6 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
         kv_capacity_tokens=source.kv_capacity_tokens,
         cached_tokens=source.cached_tokens,
     ).program
-
-
-def _workload_of(spec: RunSpec) -> Workload:
-    """The workload a spec names."""
-    return Workload.of(load_model(spec.workload.model), spec.workload, spec.simulation.seed)
 
 
 def executor_of(simulation: SimulationConfig) -> str:
@@ -167,7 +164,7 @@ def executor_of(simulation: SimulationConfig) -> str:
 class _Run:
     """Phases of one run and what they share."""
 
-    def __init__(self, spec: RunSpec, workload: Workload, progress: Progress | None) -> None:
+    def __init__(self, spec: RunSpec, workload: AnyWorkload, progress: Progress | None) -> None:
         self._spec, self._workload = spec, workload
         self._progress = progress or NoProgress()
         self._executor = executor_of(spec.simulation)

@@ -15,6 +15,7 @@ class OperatorKind(StrEnum):
     VECTOR = "vector"  # elementwise, norm, softmax, rope: rows of independent work
     GATHER = "gather"  # embedding: rows of a table
     KV_APPEND = "kv_append"  # write new K or V rows into the cache
+    FALLBACK = "fallback"  # what the device cannot do: the host computes it
 
 
 class Phase(StrEnum):

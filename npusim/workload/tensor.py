@@ -40,7 +40,8 @@ class Tensor:
 
     `scale_group` > 0: every `scale_group` elements along the first axis (K of a K x N weight) carry
     one scale (`scale_dtype`) and, if `zero_point_dtype` is set, one zero point, per column.
-    `scale_group` = -1: one scale per column.
+    `scale_group` = -1: one scale per column. `stored_bytes`: what a file says the tensor takes, in
+    the place of what follows from the format (blocks of 5 or 6 bits, say).
     """
 
     name: str
@@ -50,6 +51,7 @@ class Tensor:
     scale_group: int = 0
     scale_dtype: str | None = None
     zero_point_dtype: str | None = None
+    stored_bytes: int | None = None
 
     @property
     def elems(self) -> int:
@@ -68,6 +70,8 @@ class Tensor:
     @property
     def bytes_by_dtype(self) -> dict[str, int]:
         """Bytes split by format, scales and zero points included."""
+        if self.stored_bytes is not None:
+            return {self.dtype: self.stored_bytes}
         split = {self.dtype: packed_bytes(self.elems, self.dtype)}
         for dtype in (self.scale_dtype, self.zero_point_dtype):
             if dtype is not None and self.num_groups:

@@ -1,0 +1,159 @@
+"""``npusim inspect``: what a model or file computes, before any hardware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from npusim.cli import options as given
+from npusim.cli.output import note, print_json, result_console
+from npusim.errors import WorkloadError, nearest
+from npusim.units import format_bytes
+
+if TYPE_CHECKING:
+    from npusim.workload.graph import OperatorGraph
+    from npusim.workload.trace_workload import TraceWorkload
+    from npusim.workload.workload import Workload
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL_OR_FILE", help="A model's name, a config.json, a trace, a file."),
+]
+PhaseName = Annotated[
+    str | None, typer.Option("--phase", metavar="prefill|decode", help="Default: both.")
+]
+Graph = Annotated[
+    Path | None,
+    typer.Option("--graph", metavar="FILE.html", help="Write the graph, collapsible by layer."),
+]
+DEFAULT_TOKENS = 512
+_PHASES = ("prefill", "decode")
+
+
+def inspect(
+    model: Model,
+    phase: PhaseName = None,
+    prompt: given.Prompt = None,
+    context: given.Context = None,
+    batch: given.Batch = None,
+    quant: given.Quant = None,
+    kv_dtype: given.KvDtype = None,
+    graph: Graph = None,
+    json: given.Json = False,
+) -> None:
+    """Show operators, MACs, bytes and intensity of a model's phases.
+
+    Without lengths: a prefill of 512 tokens, and a decode step on 512 cached tokens. For example:
+
+    npusim inspect qwen2-1.5b --quant w8a8
+
+    npusim inspect deepseek-v3 --phase decode --context 4096 --json
+
+    npusim inspect model.onnx --graph graph.html
+    """
+    if phase is not None and phase not in _PHASES:
+        rule = f"must be one of {', '.join(_PHASES)}"
+        raise WorkloadError("--phase", rule, phase, nearest(phase, _PHASES))
+    lengths = {"prefill": prompt, "decode": context}
+    workloads = _workloads(model, phase, lengths, batch, quant, kv_dtype)
+    graphs = _graphs(workloads)
+    from npusim.workload.inspection import phase_facts  # numpy is slow to load
+
+    any_workload = next(iter(workloads.values()))
+    facts: dict[str, Any] = {
+        "model": any_workload.model.name,
+        "parameters": any_workload.parameters,
+        "weight_bytes": any_workload.weight_bytes,
+        "weight_bytes_by_dtype": any_workload.weight_bytes_by_dtype,
+        "kv_bytes_per_token": any_workload.kv_bytes_per_token,
+        "phases": {name: phase_facts(built) for name, built in graphs.items()},
+        "notes": list(any_workload.model.notes),
+    }
+    if graph is not None:
+        from npusim.report.graph_figure import write_graph_html  # plotly is slow to load
+
+        write_graph_html(graphs, graph, str(facts["model"]))
+        note(f"graph in {graph}")
+    if json:
+        print_json(facts)
+    else:
+        _print(facts)
+
+
+def _workloads(
+    model: str,
+    phase: str | None,
+    lengths: dict[str, int | None],
+    batch: int | None,
+    quant: str | None,
+    kv_dtype: str | None,
+) -> dict[str, Workload | TraceWorkload]:
+    """A workload per phase asked for; a file that holds passes has its own."""
+    # networkx and the importers are slow to load
+    from npusim.workload.importers import import_file
+    from npusim.workload.loading import load_model
+    from npusim.workload.trace_workload import TraceWorkload
+    from npusim.workload.workload import transformer
+
+    path = Path(model)
+    if path.suffix and path.suffix != ".json" and (path.exists() or len(path.parts) > 1):
+        imported = import_file(path)
+        note(f"{path}: {imported.kind}")
+        workload = TraceWorkload(imported.trace)
+        names = [p.value for p in workload.phases if phase in (None, p.value)]
+        if not names:
+            raise WorkloadError("--phase", f"this file has {', '.join(workload.phases)}", phase)
+        return dict.fromkeys(names, workload)
+    config = load_model(model)
+    tokens = min(DEFAULT_TOKENS, config.max_positions - 1)
+    made: dict[str, Workload | TraceWorkload] = {}
+    for name, key in (("prefill", "prompt_len"), ("decode", "context_len")):
+        if phase in (None, name):
+            given_length = {key: lengths[name] or tokens}
+            made[name] = transformer(
+                config, batch=batch or 1, quant=quant or "w16a16", kv_dtype=kv_dtype,
+                **given_length,  # type: ignore[arg-type]
+            )  # fmt: skip
+    return made
+
+
+def _graphs(workloads: dict[str, Workload | TraceWorkload]) -> dict[str, OperatorGraph]:
+    return {
+        name: workload.prefill_graph()
+        if name == "prefill"
+        else workload.decode_graph(workload.decode_contexts.start)
+        for name, workload in workloads.items()
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    """Tables."""
+    from rich.table import Table  # slow to load
+
+    console = result_console()
+    console.print(
+        f"{facts['model']}: {facts['parameters'] / 1e9:.3f} B parameters, "
+        f"{format_bytes(facts['weight_bytes'])} of weights, "
+        f"{facts['kv_bytes_per_token']} bytes of KV per token",
+        markup=False,
+    )
+    for name, phase in facts["phases"].items():
+        title = f"{name}: {phase['operators']} operators, {phase['macs']:,} MACs"
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+        table.add_column("stage")
+        for heading in ("operators", "MACs", "weights", "KV", "activations", "MACs/byte"):
+            table.add_column(heading, justify="right")
+        for stage in phase["stages"]:
+            sizes = (stage[f"{role}_bytes"] for role in ("weight", "kv", "activation"))
+            table.add_row(
+                stage["stage"],
+                str(stage["operators"]),
+                f"{stage['macs']:,}",
+                *(format_bytes(size) for size in sizes),
+                f"{stage['macs_per_byte']:.2f}",
+            )
+        console.print(table)
+    for text in facts["notes"]:
+        console.print(f"note: {text}", markup=False)

@@ -1,0 +1,157 @@
+"""``npusim trace`` and ``npusim import``: operator graphs as files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npusim.cli import options as given
+from npusim.cli.output import note, print_json
+from npusim.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from npusim.workload.importers.imported import Imported
+    from npusim.workload.trace import OperatorTrace
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="A .jsonl or .parquet file. Default: JSONL on stdout.",
+    ),
+]
+Routing = Annotated[
+    str,
+    typer.Option(
+        "--expert-routing", metavar="R", help="uniform, zipf:S, balanced or a routing trace."
+    ),
+]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to import.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse operators that the device cannot compute.")
+]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=N", help="Size of a symbolic dimension. May be repeated.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
+def trace(
+    model: given.Model,
+    prompt: given.Prompt = None,
+    generate: given.Generate = None,
+    context: given.Context = None,
+    batch: given.Batch = None,
+    quant: given.Quant = None,
+    kv_dtype: given.KvDtype = None,
+    expert_routing: Routing = "uniform",
+    seed: given.Seed = None,
+    output: Output = None,
+) -> None:
+    """Export the operators of a run as an operator trace, to edit and to replay.
+
+    For example:
+
+    npusim trace qwen2-1.5b --prompt 128 --quant w8a8 > t.jsonl
+
+    npusim trace llama-3.1-8b --context 2048 -o t.parquet
+
+    npusim run rk3588 t.jsonl
+    """
+    if (prompt is None) == (context is None):
+        raise WorkloadError("run length", "needs --prompt N or --context N, and not both")
+    # networkx and pydantic are slow to load
+    from npusim.workload.trace import OperatorTrace
+    from npusim.workload.workload import transformer
+
+    workload = transformer(
+        model,
+        prompt_len=prompt,
+        context_len=context,
+        generate_len=generate,
+        batch=batch or 1,
+        quant=quant or "w16a16",
+        kv_dtype=kv_dtype,
+        expert_routing=expert_routing,
+        seed=seed or 0,
+    )
+    _write(OperatorTrace.of(workload), output)
+
+
+def import_(
+    file: File,
+    output: Output = None,
+    prompt: given.Prompt = None,
+    generate: given.Generate = None,
+    context: given.Context = None,
+    dims: Dims = None,
+    strict: Strict = False,
+    json: given.Json = False,
+) -> None:
+    """Turn a foreign file into an operator trace; its kind is detected and shown.
+
+    Reads ONNX, PyTorch execution traces, Kineto traces with shapes, Chakra traces (.et and JSON),
+    GGUF and safetensors headers, SCALE-Sim topologies and ONNXim models. Without --output only
+    what was found is shown. For example:
+
+    npusim import model.onnx --dim L=128 -o t.jsonl
+
+    npusim import resnet50.csv -o t.jsonl
+
+    npusim import model.gguf --context 512 -o t.jsonl
+    """
+    # networkx and pydantic are slow to load
+    from npusim.workload.importers import import_file
+
+    lengths = {"prompt_len": prompt, "generate_len": generate, "context_len": context}
+    imported = import_file(file, strict=strict, dims=_dims(dims or []), lengths=lengths)
+    if output is not None:
+        _write(imported.trace, output)
+    if json:
+        print_json(imported.facts())
+    else:
+        _print(imported, output)
+
+
+def _write(trace: OperatorTrace, output: Path | None) -> None:
+    """To a file, or to stdout."""
+    if output is None:
+        for line in trace.lines():
+            sys.stdout.write(f"{line}\n")
+        return
+    from npusim.workload.trace_files import write_trace  # pydantic is slow to load
+
+    write_trace(trace, output)
+    note(f"{output}: {sum(map(len, trace.steps))} operators")
+
+
+def _print(imported: Imported, output: Path | None) -> None:
+    """What was found."""
+    facts = imported.facts()
+    print(f"kind      {facts['kind']}")
+    print(f"operators {facts['operators']} in {facts['steps']} step(s), {facts['macs']:,} MACs")
+    for name, count in facts["fallbacks"].items():
+        print(f"fallback  {name} x {count}: computed by the host")
+    for text in facts["notes"]:
+        print(f"note      {text}")
+    if output is None:
+        print("nothing was written; give -o FILE.jsonl to keep the trace")
+
+
+def _dims(texts: list[str]) -> dict[str, int]:
+    """Sizes of symbolic dimensions."""
+    sizes = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        if not (name and equals and number.isascii() and number.isdigit() and int(number) > 0):
+            raise WorkloadError("--dim", "must be NAME=N with a positive integer N", text)
+        sizes[name] = int(number)
+    return sizes

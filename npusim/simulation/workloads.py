@@ -1,0 +1,70 @@
+"""What a run spec's workload names: a model with lengths, or an operator trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npusim.config.run_spec import IMPORT_ENDINGS, TRACE_ENDINGS
+from npusim.errors import WorkloadError
+from npusim.workload.loading import load_model
+from npusim.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from npusim.config.run_spec import RunSpec
+    from npusim.workload.trace_workload import TraceWorkload
+
+    AnyWorkload = Workload | TraceWorkload
+
+#: settings of a model that a trace already contains
+_OF_A_MODEL = ("prompt_len", "context_len", "generate_len", "batch", "quant", "kv_dtype")
+
+
+def workload_of(spec: RunSpec) -> AnyWorkload:
+    """The workload of a spec.
+
+    Raises
+    ------
+    WorkloadError
+        If the model or trace cannot be read, or lengths or precision are given beside a trace.
+    """
+    path = Path(spec.workload.model)
+    if path.name.endswith(IMPORT_ENDINGS):
+        return _imported(spec, path)
+    if path.suffix not in TRACE_ENDINGS:
+        return Workload.of(load_model(spec.workload.model), spec.workload, spec.simulation.seed)
+    _refuse(spec, _OF_A_MODEL, "an operator trace has its own lengths and precision")
+    # the records of a trace are slow to build
+    from npusim.workload.trace_files import read_trace
+    from npusim.workload.trace_workload import TraceWorkload
+
+    return TraceWorkload(read_trace(path))
+
+
+def _imported(spec: RunSpec, path: Path) -> TraceWorkload:
+    """A foreign file, imported with the run's lengths where it describes a model."""
+    # importers are slow to load
+    from npusim.workload.importers import import_file
+    from npusim.workload.trace_workload import TraceWorkload
+
+    _refuse(
+        spec, ("batch", "quant", "kv_dtype"), "an imported file has its own precision and batch"
+    )
+    settings = spec.workload
+    lengths = {
+        "prompt_len": settings.prompt_len,
+        "context_len": settings.context_len,
+        "generate_len": settings.generate_len or None,
+    }
+    if path.suffix not in (".gguf", ".safetensors"):
+        _refuse(spec, tuple(lengths), "this kind of file has its own lengths")
+    return TraceWorkload(import_file(path, lengths=lengths).trace)
+
+
+def _refuse(spec: RunSpec, keys: tuple[str, ...], rule: str) -> None:
+    """Refuse settings that would be ignored."""
+    fields = type(spec.workload).model_fields
+    for key in keys:
+        value = getattr(spec.workload, key)
+        if value != fields[key].default:
+            raise WorkloadError(f"workload.{key}", rule, value)
