@@ -5,20 +5,25 @@ Write data follow their grant on the write data channel; read data flow back as 
 beat per bus cycle, served in the order in which bursts complete (time, port, burst number). A
 port moves at most `bytes_per_cycle` per cycle of its own clock: it supplies write data before the
 grant (one burst ahead) and holds a read burst's credit until it has swallowed the burst.
-Left out: IDs (a port's bursts may complete out of order), QoS, response-channel contention.
-Source: Arm IHI 0022, AXI4.
+Left out: response-channel contention. Source: Arm IHI 0022, AXI4.
 """
 
 from __future__ import annotations
 
 from npusim.memory.clocking import edge_ps, get_time, next_cycle, set_time
+from npusim.memory.crossing import bus_to_memory_ps, port_to_bus_ps
+from npusim.memory.identifiers import return_credit, take_id
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
+    ARBITER_FIXED,
+    ARBITER_QOS,
     AX_ADDR,
+    AX_AFTER,
     AX_ARRIVE,
     AX_BEATS,
     AX_END,
     AX_FIRST,
+    AX_ID,
     AX_LAST,
     AX_LEFT,
     AX_MEM,
@@ -28,10 +33,10 @@ from npusim.memory.layout import (
     AX_STREAM,
     AX_TID,
     BS_ADDR_FREE,
+    BS_ARBITER,
     BS_CLOCK,
     BS_DATA,
     BS_DATA_FREE,
-    BS_FIXED,
     BS_HEAP,
     BS_HEAP_N,
     BS_ID,
@@ -39,10 +44,19 @@ from npusim.memory.layout import (
     BS_NUM_PORTS,
     BS_PORTS,
     BS_REQUEST_PS,
+    CR_CREDITS,
+    CR_LIMIT,
+    CR_RELEASE_HEAD,
+    CR_RELEASE_N,
+    CR_RELEASES,
     H_FIRST_DONE,
     H_NUM_BUSES,
     H_OUT,
     H_UNFINISHED,
+    ID_CREDITS,
+    ID_HEAD,
+    ID_LAST,
+    ID_LIMIT,
     MM_ARB_END,
     MM_ARB_PS,
     NEVER,
@@ -51,9 +65,11 @@ from npusim.memory.layout import (
     PT_BUS,
     PT_BYTES,
     PT_CLOCK,
+    PT_CROSSING,
     PT_GRANT,
     PT_GRANT_BEFORE,
     PT_MEM,
+    PT_QOS,
     PT_RATE,
     PT_READ_FREE,
     PT_READY,
@@ -71,15 +87,15 @@ from npusim.memory.layout import (
     ST_FREE_BURST,
     ST_LAST_RELEASE,
     ST_LIMIT,
+    ST_NEXT_ID,
+    ST_NUM_IDS,
     ST_PORT,
-    ST_RELEASE_HEAD,
-    ST_RELEASE_N,
-    ST_RELEASES,
     ST_WRITE,
     STREAM_WORDS,
     TR_ALL_CUT,
     TR_DONE,
     TR_LEFT,
+    TR_RETURNED,
     TRANSFER_WORDS,
     WRITE,
     Words,
@@ -88,18 +104,18 @@ from npusim.memory.transfer import cut_burst
 
 
 @njit
-def credit_ps(s: Words, stream: int, now_ps: int) -> int:
-    """When the stream has a credit: 0 if now, NEVER if none is on its way."""
-    ring, limit = s[stream + ST_RELEASES], s[stream + ST_LIMIT]
-    while s[stream + ST_RELEASE_N] > 0 and s[ring + s[stream + ST_RELEASE_HEAD]] <= now_ps:
-        head = s[stream + ST_RELEASE_HEAD] + 1
-        s[stream + ST_RELEASE_HEAD] = 0 if head == limit else head
-        s[stream + ST_RELEASE_N] -= 1
-        s[stream + ST_CREDITS] += 1
-    if s[stream + ST_CREDITS] > 0:
+def credit_ps(s: Words, at: int, now_ps: int) -> int:
+    """When a stream or an ID (words from `at`) has a credit: 0 if now, NEVER if none is on its way."""
+    ring, limit = s[at + CR_RELEASES], s[at + CR_LIMIT]
+    while s[at + CR_RELEASE_N] > 0 and s[ring + s[at + CR_RELEASE_HEAD]] <= now_ps:
+        head = s[at + CR_RELEASE_HEAD] + 1
+        s[at + CR_RELEASE_HEAD] = 0 if head == limit else head
+        s[at + CR_RELEASE_N] -= 1
+        s[at + CR_CREDITS] += 1
+    if s[at + CR_CREDITS] > 0:
         return 0
-    if s[stream + ST_RELEASE_N] > 0:
-        return s[ring + s[stream + ST_RELEASE_HEAD]]
+    if s[at + CR_RELEASE_N] > 0:
+        return s[ring + s[at + CR_RELEASE_HEAD]]
     return NEVER
 
 
@@ -109,7 +125,10 @@ def eligible_ps(s: Words, port: int, write: int, now_ps: int) -> int:
     if s[port + PT_VALID] == 0 or s[port + PT_WRITE] != write:
         return NEVER
     stream = s[port + PT_STREAMS] + write * STREAM_WORDS
-    return max(s[port + PT_READY], credit_ps(s, stream, now_ps))
+    at = max(s[port + PT_READY], credit_ps(s, stream + ST_CREDITS, now_ps))
+    if s[stream + ST_NUM_IDS] and s[s[stream + ST_NEXT_ID] + ID_LIMIT]:
+        return max(at, credit_ps(s, s[stream + ST_NEXT_ID] + ID_CREDITS, now_ps))
+    return at
 
 
 @njit
@@ -148,7 +167,8 @@ def offer(s: Words, port: int, now_ps: int) -> None:
 def choose_port(s: Words, bus: int, write: int, now_ps: int) -> int:
     """Arbitrate; charges the cycle to the memories that losers wait for. NONE if nobody asks."""
     n, bus_ports = s[bus + BS_NUM_PORTS], s[bus + BS_PORTS]
-    first = 0 if s[bus + BS_FIXED] else s[bus + BS_LAST + write] + 1
+    arbiter = s[bus + BS_ARBITER]
+    first = 0 if arbiter == ARBITER_FIXED else s[bus + BS_LAST + write] + 1
     chosen = NONE
     clock = bus + BS_CLOCK
     until = edge_ps(s, clock, next_cycle(s, clock, now_ps) + 1)
@@ -159,16 +179,23 @@ def choose_port(s: Words, bus: int, write: int, now_ps: int) -> int:
         port = s[bus_ports + at]
         if eligible_ps(s, port, write, now_ps) > now_ps:
             continue
-        if chosen == NONE:
-            chosen = port
+        loser = port
+        if chosen == NONE or (arbiter == ARBITER_QOS and s[port + PT_QOS] > s[chosen + PT_QOS]):
+            loser, chosen = chosen, port
             s[bus + BS_LAST + write] = at
-        else:
-            mem = s[port + PT_MEM]
-            since = max(now_ps, s[mem + MM_ARB_END])
-            if until > since:
-                s[mem + MM_ARB_PS] += until - since
-                s[mem + MM_ARB_END] = until
+        if loser != NONE:
+            charge_loser(s, loser, now_ps, until)
     return chosen
+
+
+@njit
+def charge_loser(s: Words, port: int, now_ps: int, until_ps: int) -> None:
+    """A port that asked is not granted in this cycle: its memory waits for arbitration."""
+    mem = s[port + PT_MEM]
+    since = max(now_ps, s[mem + MM_ARB_END])
+    if until_ps > since:
+        s[mem + MM_ARB_PS] += until_ps - since
+        s[mem + MM_ARB_END] = until_ps
 
 
 @njit
@@ -192,13 +219,16 @@ def grant(s: Words, transfers: Words, runs: Words, bus: int, write: int, now_ps:
     s[burst + AX_SEQ], s[burst + AX_LEFT] = s[port + PT_SEQ], NONE
     s[burst + AX_FIRST], s[burst + AX_LAST] = NEVER, 0
     s[port + PT_SEQ] += 1
+    if s[stream + ST_NUM_IDS]:
+        take_id(s, stream, burst)
     leaves = now_ps
     if write:
         end = max(s[bus + BS_DATA_FREE + WRITE], cycle) + beats
         s[bus + BS_DATA_FREE + WRITE] = end
         leaves = edge_ps(s, clock, end)
         s[port + PT_GRANT_BEFORE], s[port + PT_GRANT] = s[port + PT_GRANT], now_ps
-    send(s, stream, burst, leaves + s[bus + BS_REQUEST_PS])
+    arrives = bus_to_memory_ps(s, bus, s[burst + AX_MEM], leaves + s[bus + BS_REQUEST_PS])
+    send(s, stream, burst, arrives)
     cut_burst(s, transfers, runs, port, now_ps)
     schedule_grant(s, bus, write, now_ps)
     if s[port + PT_VALID] and s[port + PT_WRITE] != write:
@@ -227,11 +257,13 @@ def release(
     s[stream + ST_LAST_RELEASE] = done_ps
     s[burst + AX_NEXT] = s[stream + ST_FREE_BURST]
     s[stream + ST_FREE_BURST] = burst
-    at = s[stream + ST_RELEASE_HEAD] + s[stream + ST_RELEASE_N]
-    limit = s[stream + ST_LIMIT]
-    s[s[stream + ST_RELEASES] + (at - limit if at >= limit else at)] = done_ps
-    s[stream + ST_RELEASE_N] += 1
+    port = s[stream + ST_PORT]
+    back_ps = port_to_bus_ps(s, port, done_ps)
+    return_credit(s, stream + ST_CREDITS, back_ps)
+    if s[burst + AX_ID] != NONE and s[s[burst + AX_ID] + ID_LIMIT]:
+        return_credit(s, s[burst + AX_ID] + ID_CREDITS, back_ps)
     tid = s[burst + AX_TID]
+    transfers[tid * TRANSFER_WORDS + TR_RETURNED] += s[burst + AX_END] - s[burst + AX_ADDR]
     transfers[tid * TRANSFER_WORDS + TR_LEFT] -= 1
     if (
         transfers[tid * TRANSFER_WORDS + TR_LEFT] == 0
@@ -243,7 +275,6 @@ def release(
         s[H_OUT] = n + 1
         s[H_UNFINISHED] -= 1
         s[H_FIRST_DONE] = min(s[H_FIRST_DONE], done_ps)
-    port = s[stream + ST_PORT]
     if s[port + PT_WRITE] == s[stream + ST_WRITE]:
         offer(s, port, now_ps)
 
@@ -261,8 +292,23 @@ def comes_before(s: Words, a: int, b: int) -> bool:
 
 
 @njit
+def complete(s: Words, burst: int) -> None:
+    """All parts of a burst are known: it goes back, and so do those of its ID that waited for it."""
+    number = s[burst + AX_ID]
+    if number == NONE:
+        push_return(s, burst)
+        return
+    while s[number + ID_HEAD] != NONE and s[s[number + ID_HEAD] + AX_LEFT] == 0:
+        burst = s[number + ID_HEAD]
+        s[number + ID_HEAD] = s[burst + AX_AFTER]
+        s[burst + AX_LAST] = max(s[burst + AX_LAST], s[number + ID_LAST])
+        s[number + ID_LAST] = s[burst + AX_LAST]
+        push_return(s, burst)
+
+
+@njit
 def push_return(s: Words, burst: int) -> None:
-    """All parts of a burst are known: it reaches the bus at AX_LAST."""
+    """The burst reaches the bus at AX_LAST."""
     bus = s[s[burst + AX_PORT] + PT_BUS]
     heap, at = s[bus + BS_HEAP], s[bus + BS_HEAP_N]
     s[bus + BS_HEAP_N] = at + 1
@@ -301,9 +347,9 @@ def deliver(s: Words, transfers: Words, out: Words, bus: int, now_ps: int) -> No
     """Bring one completed burst back to its port: data beats of a read, response of a write."""
     burst = pop_return(s, bus)
     stream, port = s[burst + AX_STREAM], s[burst + AX_PORT]
-    port_clock = port + PT_CLOCK
+    port_clock, crossing = port + PT_CLOCK, s[port + PT_CROSSING]
     if s[stream + ST_WRITE]:
-        done = edge_ps(s, port_clock, next_cycle(s, port_clock, now_ps))
+        done = edge_ps(s, port_clock, next_cycle(s, port_clock, now_ps) + crossing)
         release(s, transfers, out, stream, burst, done, now_ps)
         return
     clock = bus + BS_CLOCK
@@ -314,8 +360,8 @@ def deliver(s: Words, transfers: Words, out: Words, bus: int, now_ps: int) -> No
     s[bus + BS_DATA_FREE + READ] = end
     rate = s[port + PT_RATE]
     size = s[burst + AX_END] - s[burst + AX_ADDR]
-    start = max(s[port + PT_READ_FREE], next_cycle(s, port_clock, edge_ps(s, clock, end - beats)))
-    finish = start + (size + rate - 1) // rate
-    finish = max(finish, next_cycle(s, port_clock, edge_ps(s, clock, end)))
+    begin = next_cycle(s, port_clock, edge_ps(s, clock, end - beats)) + crossing
+    finish = max(s[port + PT_READ_FREE], begin) + (size + rate - 1) // rate
+    finish = max(finish, next_cycle(s, port_clock, edge_ps(s, clock, end)) + crossing)
     s[port + PT_READ_FREE] = finish
     release(s, transfers, out, stream, burst, edge_ps(s, port_clock, finish), now_ps)

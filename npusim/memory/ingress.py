@@ -7,8 +7,9 @@ very cycle the slot is freed.
 
 from __future__ import annotations
 
-from npusim.memory.axi import push_return, release
+from npusim.memory.axi import complete, release
 from npusim.memory.clocking import edge_ceil_ps, edge_ps, next_cycle, set_time
+from npusim.memory.crossing import memory_to_bus_ps
 from npusim.memory.dram.channel import (
     ACCEPT_FULL,
     ACCEPT_QUEUED,
@@ -23,6 +24,7 @@ from npusim.memory.layout import (
     AX_ARRIVE,
     AX_END,
     AX_FIRST,
+    AX_ID,
     AX_LAST,
     AX_LEFT,
     AX_MEM,
@@ -35,6 +37,7 @@ from npusim.memory.layout import (
     CH_QUEUED,
     CH_WAIT,
     MM_ACCESSES,
+    MM_ASKED,
     MM_BANKS,
     MM_BURST,
     MM_CLOCK,
@@ -54,6 +57,7 @@ from npusim.memory.layout import (
     NONE,
     PT_BUS,
     PT_CLOCK,
+    PT_CROSSING,
     PT_OWN_PS,
     READ,
     RQ_AXI,
@@ -123,6 +127,7 @@ def begin(s: Words, transfers: Words, stream: int, burst: int, mem: int) -> None
         s[stream + ST_AT] = first * size
         s[stream + ST_PHASE] = PHASE_NEW
         s[burst + AX_LEFT] = (end - 1) // size - first + 1
+        s[mem + MM_ASKED] += s[burst + AX_LEFT]
 
 
 @njit
@@ -169,20 +174,26 @@ def finish_entry(
     if s[stream + ST_WRITE] and not s[mem + MM_IS_SRAM] and s[mem + MM_POSTED]:
         port = s[stream + ST_PORT]
         clock = port + PT_CLOCK
-        back = now_ps + s[s[port + PT_BUS] + BS_RESPONSE_PS]
-        done = edge_ps(s, clock, next_cycle(s, clock, back))
+        bus = s[port + PT_BUS]
+        back = memory_to_bus_ps(s, bus, mem, now_ps + s[bus + BS_RESPONSE_PS])
+        if s[burst + AX_ID] != NONE:
+            s[burst + AX_LAST], s[burst + AX_LEFT] = back, 0
+            complete(s, burst)
+            return
+        done = edge_ps(s, clock, next_cycle(s, clock, back) + s[port + PT_CROSSING])
         release(s, transfers, out, stream, burst, done, now_ps)
 
 
 @njit
 def arrived(s: Words, burst: int, at_ps: int) -> None:
     """One DRAM burst's data left the memory at `at_ps` (or its write is done)."""
-    at_ps += s[s[s[burst + AX_PORT] + PT_BUS] + BS_RESPONSE_PS]
+    bus = s[s[burst + AX_PORT] + PT_BUS]
+    at_ps = memory_to_bus_ps(s, bus, s[burst + AX_MEM], at_ps + s[bus + BS_RESPONSE_PS])
     s[burst + AX_FIRST] = min(s[burst + AX_FIRST], at_ps)
     s[burst + AX_LAST] = max(s[burst + AX_LAST], at_ps)
     s[burst + AX_LEFT] -= 1
     if s[burst + AX_LEFT] == 0:
-        push_return(s, burst)
+        complete(s, burst)
 
 
 @njit
@@ -248,8 +259,11 @@ def access_sram(s: Words, stream: int, burst: int, now_ps: int) -> None:
         first, last = min(first, start + 1), max(last, start + words)
         addr = stop
     latency = s[mem + MM_LATENCY_CYCLES]
-    back = s[s[s[burst + AX_PORT] + PT_BUS] + BS_RESPONSE_PS]
-    s[burst + AX_FIRST] = edge_ps(s, clock, first + latency) + back
-    s[burst + AX_LAST] = edge_ps(s, clock, last + latency) + back
+    bus = s[s[burst + AX_PORT] + PT_BUS]
+    back = s[bus + BS_RESPONSE_PS]
+    at_ps = edge_ps(s, clock, first + latency) + back
+    s[burst + AX_FIRST] = memory_to_bus_ps(s, bus, mem, at_ps)
+    at_ps = edge_ps(s, clock, last + latency) + back
+    s[burst + AX_LAST] = memory_to_bus_ps(s, bus, mem, at_ps)
     s[burst + AX_LEFT] = 0
-    push_return(s, burst)
+    complete(s, burst)

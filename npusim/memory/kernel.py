@@ -51,6 +51,7 @@ from npusim.memory.layout import (
     RUN_WORDS,
     STREAM_WORDS,
     T_WL,
+    TR_ASKED,
     TR_MEM,
     TR_NEXT,
     TR_NODE,
@@ -188,8 +189,9 @@ def add_transfer(
     now_ps: int, port_id: int, mem_id: int, write: int,
 ) -> None:  # fmt: skip
     """Append a checked transfer; rows that touch become one."""
-    first, last = NONE, NONE
+    first, last, asked = NONE, NONE, 0
     for i in range(num_runs):
+        asked += new_runs[4 * i + 1] * new_runs[4 * i + 3]
         node = s[H_RUN_FREE]
         s[H_RUN_FREE] = runs[node * RUN_WORDS + RN_NEXT]
         for k in range(4):
@@ -210,6 +212,7 @@ def add_transfer(
         write,
     )
     transfers[tid * TRANSFER_WORDS + TR_MEM] = s[H_MEMS] + mem_id * MEM_WORDS
+    transfers[tid * TRANSFER_WORDS + TR_ASKED] = asked
     (
         transfers[tid * TRANSFER_WORDS + TR_SUBMIT],
         transfers[tid * TRANSFER_WORDS + TR_NODE],

@@ -62,8 +62,9 @@ CLOCK_WORDS = 6
     PT_HEAD, PT_TAIL, PT_NODE, PT_ROW, PT_OFFSET,  # transfer being cut and the place in it
     PT_VALID, PT_ADDR, PT_BYTES, PT_WRITE, PT_MEM, PT_TID, PT_READY,  # the burst cut next
     PT_READ_FREE, PT_SUPPLY_FREE, PT_GRANT, PT_GRANT_BEFORE, PT_SEQ, PT_OWN_PS,
+    PT_QOS, PT_CROSSING,  # constants: 0..15; cycles to pass between the port's and the bus's clock
     PT_CLOCK,
-) = range(23)  # fmt: skip
+) = range(25)  # fmt: skip
 PORT_WORDS = PT_CLOCK + CLOCK_WORDS
 
 # --- stream: one direction of a port; bursts reach the memory in order --------------------------
@@ -71,27 +72,41 @@ PORT_WORDS = PT_CLOCK + CLOCK_WORDS
     ST_PORT, ST_WRITE, ST_ENTITY, ST_CREDITS, ST_LIMIT, ST_RELEASES, ST_RELEASE_HEAD, ST_RELEASE_N,
     ST_LAST_RELEASE, ST_FIFO, ST_FIFO_HEAD, ST_FIFO_N, ST_FREE_BURST,
     ST_AT, ST_PHASE, ST_BLOCKED, ST_WAIT_NEXT, ST_WAIT_SINCE,
-) = range(18)  # fmt: skip
-STREAM_WORDS = 18
+    ST_NUM_IDS, ST_IDS,  # constants: IDs (0: each burst has its own), index of the first ID's block
+    ST_NEXT_ID,  # index of the block whose ID the next burst takes
+) = range(21)  # fmt: skip
+STREAM_WORDS = 21
+# credits, part of a stream (from ST_CREDITS) and of an ID: a ring of times at which they come back
+CR_CREDITS, CR_LIMIT, CR_RELEASES, CR_RELEASE_HEAD, CR_RELEASE_N = range(5)
+
+# --- AXI ID of a stream: its bursts return in order -----------------------------------------------
+(
+    ID_CREDITS, ID_LIMIT, ID_RELEASES, ID_RELEASE_HEAD, ID_RELEASE_N,  # as CR_*; limit 0: none
+    ID_HEAD, ID_TAIL,  # bursts granted and not on their way back yet, oldest first
+    ID_LAST,  # time at which the last one sent back reaches the bus
+) = range(8)  # fmt: skip
+ID_WORDS = 8
 
 # --- AXI burst in flight ------------------------------------------------------------------------
 (
     AX_PORT, AX_STREAM, AX_MEM, AX_ADDR, AX_END, AX_TID, AX_BEATS, AX_SEQ, AX_ARRIVE,
     AX_LEFT, AX_FIRST, AX_LAST, AX_NEXT,
-) = range(13)  # fmt: skip
-AXI_WORDS = 13
+    AX_ID, AX_AFTER,  # block of its ID (NONE without IDs), next younger burst of that ID
+) = range(15)  # fmt: skip
+AXI_WORDS = 15
 
 # --- bus ----------------------------------------------------------------------------------------
 (
-    BS_ID, BS_DATA, BS_CUT, BS_REQUEST_PS, BS_RESPONSE_PS, BS_FIXED,
+    BS_ID, BS_DATA, BS_CUT, BS_REQUEST_PS, BS_RESPONSE_PS, BS_ARBITER, BS_CROSSING,
     BS_PORTS, BS_NUM_PORTS,
     BS_ADDR_FREE,  # two words: read and write address channel, next free bus cycle
     BS_ADDR_FREE_W,
     BS_LAST, BS_LAST_W,  # position of the port granted last
     BS_DATA_FREE, BS_DATA_FREE_W, BS_HEAP, BS_HEAP_N,
     BS_CLOCK,
-) = range(17)  # fmt: skip
+) = range(18)  # fmt: skip
 BUS_WORDS = BS_CLOCK + CLOCK_WORDS
+ARBITER_ROUND_ROBIN, ARBITER_FIXED, ARBITER_QOS = range(3)
 
 # --- memory: common part, then DRAM timing or SRAM geometry -------------------------------------
 (
@@ -111,7 +126,8 @@ BUS_WORDS = BS_CLOCK + CLOCK_WORDS
     T_ROW_HIT_FIRST, T_CLOSED, T_REFRESH,
 ) = range(27, 72)  # fmt: skip
 MM_BY_INTERLEAVE, MM_BY_CHANNELS = 72, 74  # two words each
-MM_CLOCK = 76
+MM_ASKED = 76  # count: DRAM bursts that AXI bursts touched, before forwarding and merging
+MM_CLOCK = 77
 MEM_WORDS = MM_CLOCK + CLOCK_WORDS
 SEGMENT_WORDS = 4  # source bit, mask, destination bit, target
 SEG_FROM, SEG_MASK, SEG_TO, SEG_TARGET = range(4)
@@ -185,8 +201,9 @@ CLASS_NEW, CLASS_HIT, CLASS_MISS, CLASS_CONFLICT = -1, 0, 1, 2
 (
     TR_PORT, TR_WRITE, TR_MEM, TR_SUBMIT, TR_NODE, TR_NEXT, TR_LEFT, TR_ALL_CUT,
     TR_ACCESSES, TR_HITS, TR_MISSES, TR_CONFLICTS, TR_BYTES, TR_DONE,
-) = range(14)  # fmt: skip
-TRANSFER_WORDS = 14
+    TR_ASKED, TR_RETURNED,  # bytes of its runs; bytes of its bursts that came back
+) = range(16)  # fmt: skip
+TRANSFER_WORDS = 16
 RN_BASE, RN_BYTES, RN_STRIDE, RN_COUNT, RN_NEXT = range(5)
 RUN_WORDS = 5
 LOG_WORDS = 5  # cycle, command, channel, bank or rank, row

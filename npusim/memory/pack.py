@@ -11,7 +11,7 @@ from npusim.memory import layout as L  # noqa: N812 - a namespace of word offset
 from npusim.memory.clocking import reciprocal
 from npusim.memory.dram.address_map import segments
 from npusim.memory.dram.timing import spacings
-from npusim.memory.specs import DramConfig
+from npusim.memory.specs import ARBITRATIONS, DramConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,9 @@ def build(
     for i, bus in enumerate(buses):
         add_bus(p, bus_at + i * L.BUS_WORDS, i, bus, ports, port_at)
     for i, port in enumerate(ports):
-        add_port(p, port_at + i * L.PORT_WORDS, i, port, bus_at, 3 * len(buses) + 2 * i)
+        at = port_at + i * L.PORT_WORDS
+        add_port(p, at, i, port, bus_at, 3 * len(buses) + 2 * i)
+        p.put(at, PT_CROSSING=buses[port.bus].crossing_to(port.clock_period_ps))
     channel = 0
     mem_bases = []
     for i, memory in enumerate(memories):
@@ -112,7 +114,8 @@ def add_bus(
     p.put(
         base, BS_ID=number, BS_DATA=bus.data_bytes, BS_CUT=bus.cut_bytes,
         BS_REQUEST_PS=bus.latency_ps - bus.latency_ps // 2, BS_RESPONSE_PS=bus.latency_ps // 2,
-        BS_FIXED=bus.arbitration == "fixed", BS_PORTS=listing, BS_NUM_PORTS=len(members),
+        BS_ARBITER=ARBITRATIONS.index(bus.arbitration), BS_CROSSING=bus.crossing_cycles,
+        BS_PORTS=listing, BS_NUM_PORTS=len(members),
         BS_LAST=len(members) - 1, BS_LAST_W=len(members) - 1, BS_HEAP=heap,
     )  # fmt: skip
 
@@ -124,6 +127,7 @@ def add_port(p: Packer, base: int, number: int, port: PortConfig, bus_at: int, e
     p.put(
         base, PT_BUS=bus_at + port.bus * L.BUS_WORDS, PT_RATE=port.bytes_per_cycle,
         PT_STREAMS=streams, PT_ID=number, PT_HEAD=L.NONE, PT_TAIL=L.NONE, PT_NODE=L.NONE,
+        PT_QOS=port.qos,
     )  # fmt: skip
     for write in (L.READ, L.WRITE):
         stream = streams + write * L.STREAM_WORDS
@@ -132,12 +136,26 @@ def add_port(p: Packer, base: int, number: int, port: PortConfig, bus_at: int, e
         for i in range(n):
             after = bursts + (i + 1) * L.AXI_WORDS if i + 1 < n else L.NONE
             burst = bursts + i * L.AXI_WORDS
-            p.put(burst, AX_PORT=base, AX_STREAM=stream, AX_NEXT=after)
+            p.put(burst, AX_PORT=base, AX_STREAM=stream, AX_NEXT=after, AX_ID=L.NONE)
         p.put(
             stream, ST_PORT=base, ST_WRITE=write, ST_ENTITY=entity + write, ST_CREDITS=n,
             ST_LIMIT=n, ST_RELEASES=p.block(n), ST_FIFO=p.block(n), ST_FREE_BURST=bursts,
             ST_WAIT_NEXT=L.NONE,
         )  # fmt: skip
+        if port.ids:
+            add_ids(p, stream, port)
+
+
+def add_ids(p: Packer, stream: int, port: PortConfig) -> None:
+    """The AXI IDs of a stream."""
+    ids = p.block(port.ids * L.ID_WORDS)
+    limit = port.outstanding_per_id
+    for i in range(port.ids):
+        p.put(
+            ids + i * L.ID_WORDS, ID_CREDITS=limit, ID_LIMIT=limit, ID_RELEASES=p.block(limit),
+            ID_HEAD=L.NONE, ID_TAIL=L.NONE,
+        )  # fmt: skip
+    p.put(stream, ST_NUM_IDS=port.ids, ST_IDS=ids, ST_NEXT_ID=ids)
 
 
 def add_sram(p: Packer, base: int, memory: SramConfig) -> None:

@@ -6,8 +6,8 @@ memories (peak times the measured efficiency of the flow's pattern, limited to t
 touches). A transfer completes the unloaded latency after its last byte; the next one of its port
 starts flowing at once. Rates change only when a flow starts or ends.
 
-Left out: order of single bursts, bank conflicts between flows (beyond the direction mix), queues,
-back-pressure between streams of one port. Source: Bertsekas & Gallager, Data Networks, 6.5.2.
+Left out: order of single bursts (so AXI IDs, priorities and QoS), bank conflicts between flows
+(beyond the direction mix), queues, back-pressure between streams of one port. Source: Bertsekas & Gallager, Data Networks, 6.5.2.
 """
 
 from __future__ import annotations
@@ -221,8 +221,9 @@ class SharingMemory:
 
     def unloaded_latency_ps(self, port: int, memory: int, size_bytes: int | None = None) -> int:
         """Closed form of one read (see `MemorySystem.unloaded_latency_ps`)."""
-        bus = self.buses[self.ports[port].bus]
-        return unloaded_read_ps(self.memories[memory], bus, size_bytes)
+        master = self.ports[port]
+        bus = self.buses[master.bus]
+        return unloaded_read_ps(self.memories[memory], bus, master, size_bytes)
 
     def _describe(
         self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 AXI_BOUNDARY_BYTES = 4096
 AXI_MAX_BEATS = 256
+AXI_MAX_QOS = 15
+AXI_MAX_IDS = 1024
+ARBITRATIONS = ("round_robin", "fixed", "qos")
 
 
 def require(holds: bool, where: str, rule: str, value: object) -> None:
@@ -33,7 +36,10 @@ class PortConfig:
     """One bus master: a DMA engine or the host.
 
     `bytes_per_cycle` is the engine's own limit in its clock, per direction; `outstanding` counts
-    AXI bursts in flight per direction.
+    AXI bursts in flight per direction. With `ids` above 0 the bursts of a direction take that many
+    AXI IDs in turn and those of one ID return in order, at most `outstanding_per_id` of them in
+    flight (0: no limit of its own); with `ids` 0 every burst has an ID of its own. `qos` (0..15,
+    higher first) matters on a bus with `qos` arbitration.
     """
 
     name: str
@@ -41,6 +47,9 @@ class PortConfig:
     clock_period_ps: Fraction
     bytes_per_cycle: int
     outstanding: int
+    ids: int = 0
+    outstanding_per_id: int = 0
+    qos: int = 0
 
     def __post_init__(self) -> None:
         where = f"port {self.name!r}"
@@ -51,6 +60,16 @@ class PortConfig:
             self.bytes_per_cycle > 0, f"{where}.bytes_per_cycle", "is above 0", self.bytes_per_cycle
         )
         require(self.outstanding > 0, f"{where}.outstanding", "is above 0", self.outstanding)
+        require(0 <= self.ids <= AXI_MAX_IDS, f"{where}.ids", f"lies in 0..{AXI_MAX_IDS}", self.ids)
+        require(
+            self.outstanding_per_id >= 0,
+            f"{where}.outstanding_per_id", "is at least 0", self.outstanding_per_id,
+        )  # fmt: skip
+        require(
+            self.ids > 0 or self.outstanding_per_id == 0,
+            f"{where}.outstanding_per_id", "needs ids above 0", self.outstanding_per_id,
+        )  # fmt: skip
+        require(0 <= self.qos <= AXI_MAX_QOS, f"{where}.qos", f"lies in 0..{AXI_MAX_QOS}", self.qos)
 
 
 @dataclass(frozen=True)
@@ -58,7 +77,9 @@ class BusConfig:
     """A bus with separate read and write address and data channels.
 
     `latency_ps` is the unloaded traversal of request and response together; the request gets the
-    larger half. Bursts are cut at multiples of `cut_bytes`.
+    larger half. Bursts are cut at multiples of `cut_bytes`. `crossing_cycles` is what a synchroniser
+    takes, in cycles of the clock entered, wherever two clocks of different period meet: port and
+    bus, bus and memory, each way.
     """
 
     name: str
@@ -67,6 +88,7 @@ class BusConfig:
     latency_ps: int
     max_burst_beats: int
     arbitration: str = "round_robin"
+    crossing_cycles: int = 0
 
     def __post_init__(self) -> None:
         where = f"bus {self.name!r}"
@@ -85,8 +107,12 @@ class BusConfig:
             f"{where}.max_burst_beats", f"lies in 1..{AXI_MAX_BEATS}", self.max_burst_beats,
         )  # fmt: skip
         require(
-            self.arbitration in ("round_robin", "fixed"),
-            f"{where}.arbitration", "is round_robin or fixed", self.arbitration,
+            self.arbitration in ARBITRATIONS,
+            f"{where}.arbitration", f"is one of {', '.join(ARBITRATIONS)}", self.arbitration,
+        )  # fmt: skip
+        require(
+            self.crossing_cycles >= 0,
+            f"{where}.crossing_cycles", "is at least 0", self.crossing_cycles,
         )  # fmt: skip
 
     @property
@@ -94,6 +120,10 @@ class BusConfig:
         """Largest power of two that is at most a full burst and at most 4 KiB."""
         full = min(AXI_BOUNDARY_BYTES, self.max_burst_beats * self.data_bytes)
         return 1 << (full.bit_length() - 1)
+
+    def crossing_to(self, period_ps: Fraction) -> int:
+        """Cycles to pass between this bus and a clock: those of the same period are synchronous."""
+        return 0 if period_ps == self.clock_period_ps else self.crossing_cycles
 
 
 @dataclass(frozen=True)

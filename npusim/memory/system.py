@@ -53,7 +53,7 @@ class MemorySystem:
 
     Notes
     -----
-    Not modelled: TLB, caches, AXI IDs and QoS, ECC, power-down. See docs/modelling/memory.md.
+    Not modelled: TLB, caches, ECC, power-down. See docs/modelling/memory.md.
     """
 
     def __init__(
@@ -207,11 +207,12 @@ class MemorySystem:
 
         Grant at 0; request half of the bus latency; DRAM: acceptance, ACT one cycle later, RCD,
         (CAS), CL + burst, static latency; SRAM: one word and its latency; response half; one beat;
-        alignment to bus and port clocks is left out. `size_bytes` defaults to one burst or word
+        clock crossings; alignment to clock edges is left out. `size_bytes` defaults to one burst or word
         and must not exceed it.
         """
-        bus = self.buses[self.ports[port].bus]
-        return unloaded_read_ps(self.memories[memory], bus, size_bytes)
+        master = self.ports[port]
+        bus = self.buses[master.bus]
+        return unloaded_read_ps(self.memories[memory], bus, master, size_bytes)
 
     def record_commands(self, capacity: int) -> None:
         """Keep the first `capacity` DRAM commands from now on (tests, replay)."""
@@ -314,16 +315,20 @@ def checked_runs(
 
 
 def unloaded_read_ps(
-    spec: DramConfig | SramConfig, bus: BusConfig, size_bytes: int | None = None
+    spec: DramConfig | SramConfig, bus: BusConfig, port: PortConfig, size_bytes: int | None = None
 ) -> int:
     """Closed form behind `MemorySystem.unloaded_latency_ps`."""
     if isinstance(spec, SramConfig):
-        inside = spec.clock_period_ps * (1 + spec.latency_cycles)
+        memory_ps = spec.clock_period_ps
+        inside = memory_ps * (1 + spec.latency_cycles)
         size = size_bytes or spec.port_bytes
     else:
+        memory_ps = spec.device.cycle_ps
         s = spacings(spec.device)
         column = 1 + s["RCDRD"] + (1 if s["WCK"] else 0)
         inside = ((column | s["ODD"]) + s["RL"]) * spec.device.cycle_ps + spec.latency_ps
         size = size_bytes or spec.device.burst_bytes
     beats = -(-size // bus.data_bytes)
-    return int(inside + bus.latency_ps + beats * bus.clock_period_ps)
+    crossing = bus.crossing_to(port.clock_period_ps) * (port.clock_period_ps + bus.clock_period_ps)
+    crossing += bus.crossing_to(memory_ps) * (memory_ps + bus.clock_period_ps)
+    return int(inside + bus.latency_ps + beats * bus.clock_period_ps + crossing)

@@ -7,6 +7,7 @@ most 4 KiB, so none crosses 4 KiB and long rows settle on aligned full bursts.
 from __future__ import annotations
 
 from npusim.memory.clocking import edge_ps, next_cycle
+from npusim.memory.crossing import port_to_bus_ps
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
     BS_CUT,
@@ -70,15 +71,10 @@ def cut_burst(s: Words, transfers: Words, runs: Words, port: int, now_ps: int) -
         tid,
     )
     transfers[tid * TRANSFER_WORDS + TR_LEFT] += 1
-    ready = max(transfers[tid * TRANSFER_WORDS + TR_SUBMIT], now_ps)
+    ready = transfers[tid * TRANSFER_WORDS + TR_SUBMIT]
     if write:
-        ready = supply_ps(
-            s,
-            port,
-            size,
-            max(transfers[tid * TRANSFER_WORDS + TR_SUBMIT], s[port + PT_GRANT_BEFORE]),
-        )
-    s[port + PT_READY] = ready
+        ready = supply_ps(s, port, size, max(ready, s[port + PT_GRANT_BEFORE]))
+    s[port + PT_READY] = max(port_to_bus_ps(s, port, ready), now_ps)
     s[port + PT_OFFSET] = offset + size
     if offset + size == runs[node * RUN_WORDS + RN_BYTES]:
         next_row(s, transfers, runs, port, node, tid)

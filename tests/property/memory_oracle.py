@@ -39,6 +39,7 @@ class AxiBurst:
     waiting_for: int = 0
     first: float = INFINITY
     last: float = 0
+    of_direction: int = 0  # its number among the bursts of its port and direction
 
 
 class Oracle:
@@ -55,6 +56,9 @@ class Oracle:
         self.supply_free = [0] * len(ports)
         self.write_grants = [[0, 0] for _ in ports]
         self.count = [0] * len(ports)
+        self.flying = [[[], []] for _ in ports]  # granted and not delivered
+        self.granted = [[0, 0] for _ in ports]
+        self.id_releases = {}  # (port, direction, ID): when its credits come back
         self.streams = [[[], []] for _ in ports]
         self.blocked = [[None, None] for _ in ports]
         self.addr_free = [[0, 0] for _ in buses]
@@ -86,10 +90,9 @@ class Oracle:
     def next_event(self):
         events = []
         for b in range(len(self.buses)):
-            if self.back[b]:
-                first = min(
-                    self.back[b], key=lambda x: (x.last, x.port, x.transfer.is_write, x.number)
-                )
+            may_go = [x for x in self.back[b] if self.is_oldest_of_its_id(x)]
+            if may_go:
+                first = min(may_go, key=lambda x: (x.last, x.port, x.transfer.is_write, x.number))
                 events.append(
                     (first.last, (0, b), lambda now, b=b, x=first: self.deliver(now, b, x))
                 )
@@ -141,21 +144,70 @@ class Oracle:
             self.ready[port] = INFINITY
             return
         transfer, _, size = self.todo[port][0]
-        self.ready[port] = max(transfer.submitted, now)
+        self.ready[port] = max(self.into_bus(port, transfer.submitted), now)
         if transfer.is_write:
             spec = self.ports[port]
             start = max(transfer.submitted, self.write_grants[port][0])
             first = max(self.supply_free[port], cycle_from(spec.clock_period_ps, start))
             self.supply_free[port] = first + -(-size // spec.bytes_per_cycle)
-            self.ready[port] = max(now, edge(spec.clock_period_ps, self.supply_free[port]))
+            supplied = edge(spec.clock_period_ps, self.supply_free[port])
+            self.ready[port] = max(now, self.into_bus(port, supplied))
 
+    def crossing(self, bus, period):
+        """Synchroniser cycles between a bus and another clock."""
+        return 0 if period == bus.clock_period_ps else bus.crossing_cycles
+
+    def into_bus(self, port, ps):
+        """When the bus sees what the port did at `ps`."""
+        bus = self.buses[self.ports[port].bus]
+        cycles = self.crossing(bus, self.ports[port].clock_period_ps)
+        return self.synchronised(bus.clock_period_ps, cycles, ps)
+
+    @staticmethod
+    def synchronised(period, cycles, ps):
+        return edge(period, cycle_from(period, ps) + cycles) if cycles else ps
+
+    def memory_period(self, memory):
+        spec = self.memories[memory]
+        return spec.device.cycle_ps if isinstance(spec, DramConfig) else spec.clock_period_ps
+
+    def back_on_bus(self, burst, ps):
+        """When the bus has on its side what leaves the memory at `ps`."""
+        bus = self.buses[self.ports[burst.port].bus]
+        cycles = self.crossing(bus, self.memory_period(burst.transfer.memory))
+        return self.synchronised(bus.clock_period_ps, cycles, ps + bus.latency_ps // 2)
+
+    def id_of(self, burst):
+        ids = self.ports[burst.port].ids
+        return burst.of_direction % ids if ids else burst.of_direction
+
+    def is_oldest_of_its_id(self, burst):
+        mates = [
+            x
+            for x in self.flying[burst.port][burst.transfer.is_write]
+            if self.id_of(x) == self.id_of(burst)
+        ]
+        return burst is mates[0]
     def asks_at(self, port, write) -> float:
         if not self.todo[port] or self.todo[port][0][0].is_write != bool(write):
             return INFINITY
         have = self.credits[port][write]
         releases = self.releases[port][write]
         credit = 0 if have > 0 else (releases[0] if releases else INFINITY)
-        return max(self.ready[port], credit)
+        return max(self.ready[port], credit, self.id_credit(port, write))
+
+    def id_credit(self, port, write):
+        """When the ID of the next burst has fewer bursts in flight than it may."""
+        spec = self.ports[port]
+        if not spec.outstanding_per_id:
+            return 0
+        number = self.granted[port][write] % spec.ids
+        begun = len(range(number, self.granted[port][write], spec.ids))
+        must_be_over = begun - spec.outstanding_per_id + 1
+        if must_be_over <= 0:
+            return 0
+        over = self.id_releases.get((port, write, number), [])
+        return over[must_be_over - 1] if len(over) >= must_be_over else INFINITY
 
     def members(self, b):
         return [i for i, p in enumerate(self.ports) if p.bus == b]
@@ -172,7 +224,11 @@ class Oracle:
         n = len(members)
         start = 0 if bus.arbitration == "fixed" else self.last_port[b][write] + 1
         order = [(start + i) % n for i in range(n)]
-        place = next(i for i in order if self.asks_at(members[i], write) <= now)
+        asking = [i for i in order if self.asks_at(members[i], write) <= now]
+        if bus.arbitration == "qos":
+            best = max(self.ports[members[i]].qos for i in asking)
+            asking = [i for i in asking if self.ports[members[i]].qos == best]
+        place = asking[0]
         self.last_port[b][write] = place
         p = members[place]
         releases = self.releases[p][write]
@@ -184,14 +240,19 @@ class Oracle:
         self.addr_free[b][write] = cycle + 1
         transfer, address, size = self.todo[p].pop(0)
         burst = AxiBurst(transfer, p, self.count[p], address, size)
+        burst.of_direction = self.granted[p][write]
         self.count[p] += 1
+        self.granted[p][write] += 1
+        self.flying[p][write].append(burst)
         leaves = now
         if write:
             end = max(self.data_free[b][1], cycle) + self.beats(bus, burst)
             self.data_free[b][1] = end
             leaves = edge(bus.clock_period_ps, end)
             self.write_grants[p] = [self.write_grants[p][1], now]
-        burst.arrive = leaves + bus.latency_ps - bus.latency_ps // 2
+        period = self.memory_period(transfer.memory)
+        request = leaves + bus.latency_ps - bus.latency_ps // 2
+        burst.arrive = self.synchronised(period, self.crossing(bus, period), request)
         self.streams[p][write].append(burst)
         self.prepare(p, now)
 
@@ -217,9 +278,12 @@ class Oracle:
                 self.enter_sram(now, burst, spec)
             stream.pop(0)
             if write and isinstance(spec, DramConfig) and spec.posted_writes:
-                port = self.ports[p]
-                back = now + self.buses[port.bus].latency_ps // 2
-                self.release(p, 1, burst, self.align(port, back))
+                back = self.back_on_bus(burst, now)
+                if self.ports[p].ids:
+                    burst.last = back
+                    self.back[self.ports[p].bus].append(burst)
+                else:
+                    self.release(p, 1, burst, self.align(p, back))
 
     def enter_dram(self, now, p, write, burst, spec):
         size = spec.device.burst_bytes
@@ -289,9 +353,9 @@ class Oracle:
             free[bank] = begin + (stop - 1) // spec.port_bytes - at // spec.port_bytes + 1
             first, last = min(first, begin + 1), max(last, free[bank])
             at = stop
-        half = self.buses[self.ports[burst.port].bus].latency_ps // 2
-        burst.first = edge(spec.clock_period_ps, first + spec.latency_cycles) + half
-        burst.last = edge(spec.clock_period_ps, last + spec.latency_cycles) + half
+        period, latency = spec.clock_period_ps, spec.latency_cycles
+        burst.first = self.back_on_bus(burst, edge(period, first + latency))
+        burst.last = self.back_on_bus(burst, edge(period, last + latency))
         self.back[self.ports[burst.port].bus].append(burst)
 
     def tick(self, now, channel):
@@ -311,7 +375,7 @@ class Oracle:
 
     def arrived(self, burst, ps):
         bus = self.ports[burst.port].bus
-        ps += self.buses[bus].latency_ps // 2
+        ps = self.back_on_bus(burst, ps)
         burst.first, burst.last = min(burst.first, ps), max(burst.last, ps)
         burst.waiting_for -= 1
         if burst.waiting_for == 0:
@@ -319,31 +383,41 @@ class Oracle:
 
     # --- way back -------------------------------------------------------------------------------
 
-    @staticmethod
-    def align(port, ps):
-        return edge(port.clock_period_ps, cycle_from(port.clock_period_ps, ps))
+    def align(self, p, ps):
+        """When the port sees what is on its bus at `ps`."""
+        return edge(self.ports[p].clock_period_ps, self.port_cycle(p, ps))
+
+    def port_cycle(self, p, ps):
+        port = self.ports[p]
+        cycles = self.crossing(self.buses[port.bus], port.clock_period_ps)
+        return cycle_from(port.clock_period_ps, ps) + cycles
 
     def deliver(self, now, b, burst):
         self.back[b].remove(burst)
         port, bus = self.ports[burst.port], self.buses[b]
         if burst.transfer.is_write:
-            self.release(burst.port, 1, burst, self.align(port, now))
+            self.release(burst.port, 1, burst, self.align(burst.port, now))
             return
         beats, period = self.beats(bus, burst), bus.clock_period_ps
         begin = max(self.data_free[b][0], cycle_from(period, burst.first))
         end = max(begin + beats, cycle_from(period, now) + 1)
         self.data_free[b][0] = end
         mine = port.clock_period_ps
-        start = max(self.read_free[burst.port], cycle_from(mine, edge(period, end - beats)))
+        first_beat = self.port_cycle(burst.port, edge(period, end - beats))
+        start = max(self.read_free[burst.port], first_beat)
         finish = start + -(-burst.size // port.bytes_per_cycle)
-        finish = max(finish, cycle_from(mine, edge(period, end)))
+        finish = max(finish, self.port_cycle(burst.port, edge(period, end)))
         self.read_free[burst.port] = finish
         self.release(burst.port, 0, burst, edge(mine, finish))
 
     def release(self, p, write, burst, done):
         done = max(done, self.last_release[p][write])
         self.last_release[p][write] = done
-        self.releases[p][write].append(done)
+        back = self.into_bus(p, done)
+        self.releases[p][write].append(back)
+        if self.ports[p].ids:
+            self.id_releases.setdefault((p, write, self.id_of(burst)), []).append(back)
+        self.flying[p][write].remove(burst)
         transfer = burst.transfer
         transfer.left -= 1
         if transfer.left == 0:

@@ -71,17 +71,21 @@ def systems(draw):
         BusConfig(
             f"bus{i}", draw(periods), draw(st.sampled_from([8, 32, 128])),
             draw(st.sampled_from([0, 999, 20000])), draw(st.sampled_from([1, 4, 16, 256])),
-            draw(st.sampled_from(["round_robin", "fixed"])),
+            draw(st.sampled_from(["round_robin", "fixed", "qos"])),
+            draw(st.sampled_from([0, 0, 1, 3])),
         )
         for i in range(draw(st.integers(1, 2)))
     ]  # fmt: skip
-    ports = [
-        PortConfig(
-            f"port{i}", draw(st.integers(0, len(buses) - 1)), draw(periods),
-            draw(st.sampled_from([4, 32, 256])), draw(st.integers(1, 4)),
-        )
-        for i in range(draw(st.integers(1, 3)))
-    ]  # fmt: skip
+    ports = []
+    for i in range(draw(st.integers(1, 3))):
+        ids = draw(st.sampled_from([0, 1, 2, 3]))
+        ports.append(
+            PortConfig(
+                f"port{i}", draw(st.integers(0, len(buses) - 1)), draw(periods),
+                draw(st.sampled_from([4, 32, 256])), draw(st.integers(1, 4)), ids,
+                draw(st.integers(0, 2)) if ids else 0, draw(st.sampled_from([0, 3, 15])),
+            )
+        )  # fmt: skip
     memories = draw(st.lists(st.one_of(drams(), drams(), srams()), min_size=1, max_size=2))
     return ports, buses, memories
 
