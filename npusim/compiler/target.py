@@ -241,10 +241,13 @@ class Target:
 
         def add_dma(unit: str, kind: EngineKind, number: int) -> int:
             index = add(unit, kind)
+            ticks = 0 if self._is_memory_ideal else self.ticks_per_cycle
             engines[index] = replace(
                 engines[index],
                 queue_depth=dma.queue_depth,
-                issue_ticks=0 if self._is_memory_ideal else dma.issue_cycles * self.ticks_per_cycle,
+                issue_ticks=dma.issue_cycles * ticks,
+                gather_ticks=(dma.gather_issue_cycles or 0) * ticks,
+                gather_runs=dma.gather_pieces_per_fetch or 1,
                 port=number * len(self.port_paths()),
             )
             return index

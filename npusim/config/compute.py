@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from npusim.config.spec import (
     NonNegativeFraction,
@@ -61,6 +61,8 @@ class AccumulatorConvert(StrEnum):
     CONVERT_UNIT = "convert_unit"
     VECTOR_UNIT = "vector_unit"
 
+
+QosValue = Annotated[int, Field(ge=0, le=15)]
 
 #: element operations a vector unit gives a cost for; a test keeps `workload.operator` equal
 VECTOR_OPS = ("add", "mul", "max", "exp", "div", "rsqrt", "tanh", "convert", "copy")
@@ -186,13 +188,39 @@ class DmaSpec(Spec):
     queue_depth: PositiveInt
     """Descriptors in flight per engine."""
     issue_cycles: NonNegativeInt
-    """Cycles from one descriptor's issue to the next one's."""
+    """Cycles to issue one descriptor; the next one waits for that long."""
     bytes_per_cycle: PositiveInt
     """Rate of one engine."""
     dram_bytes_per_cycle: PositiveInt
     """Rate of one engine when the other end is a DRAM; at most `bytes_per_cycle`."""
     outstanding_bursts: PositiveInt
-    """Bursts of one engine sent to memory and not answered."""
+    """Bursts of one engine sent to memory and not answered, per direction."""
+    gather_issue_cycles: PositiveInt | None = None
+    """Cycles of one fetch from a descriptor's list of pieces, for descriptors of several pieces;
+    None: the list costs nothing beyond `issue_cycles`."""
+    gather_pieces_per_fetch: PositiveInt | None = None
+    """Pieces of a list that one fetch brings; None: one."""
+    ids: Annotated[int, Field(gt=0, le=1024)] | None = None
+    """AXI IDs of one engine and direction, taken in turn; bursts of one ID return in order.
+    None: every burst has an ID of its own."""
+    outstanding_per_id: PositiveInt | None = None
+    """Bursts of one ID sent and not answered; None: no limit of its own."""
+    qos: Annotated[dict[str, QosValue], Ordered] | None = None
+    """AXI QoS by engine of the core (load0, load1, ..., store0, ...), 15 first; unnamed engines: 0.
+    Matters on a bus with arbitration: qos."""
+
+    @model_validator(mode="after")
+    def _optional_keys_fit(self) -> Self:
+        if self.gather_pieces_per_fetch is not None and self.gather_issue_cycles is None:
+            raise RuleError("gather_pieces_per_fetch", "needs gather_issue_cycles")
+        if self.outstanding_per_id is not None and self.ids is None:
+            raise RuleError("outstanding_per_id", "needs ids")
+        names = [f"load{i}" for i in range(self.load_engines)]
+        names += [f"store{i}" for i in range(self.store_engines)]
+        for name in self.qos or {}:
+            if name not in names:
+                raise RuleError(f"qos.{name}", "is no DMA engine", hint=nearest(name, names))
+        return self
 
     @model_validator(mode="after")
     def _dram_path_within_engine(self) -> Self:

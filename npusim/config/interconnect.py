@@ -11,10 +11,14 @@ from npusim.config.spec import ClockRate, NonNegativeInt, Spec, require_power_of
 
 
 class Arbitration(StrEnum):
-    """How a bus chooses among masters that ask at the same time."""
+    """How a bus chooses among masters that ask at the same time.
+
+    With fixed priority and QoS a master that always asks starves those below it: nothing ages.
+    """
 
     ROUND_ROBIN = "round_robin"
-    FIXED = "fixed"
+    FIXED = "fixed"  # the lower port first
+    QOS = "qos"  # the higher AXI QoS first, equal ones in turn
 
 
 class BusSpec(Spec):
@@ -32,6 +36,9 @@ class BusSpec(Spec):
     """Longest INCR burst; none crosses a 4 KiB boundary."""
     arbitration: Arbitration
     """How the bus chooses among masters that ask at the same time."""
+    crossing_cycles: NonNegativeInt | None = None
+    """Synchroniser latency wherever two clocks of different rate meet (DMA and bus, bus and memory,
+    each way), in cycles of the clock entered; None: alignment to its edges only."""
 
     @model_validator(mode="after")
     def _beats_align(self) -> Self:

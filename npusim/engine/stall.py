@@ -12,6 +12,7 @@ class StallCause(StrEnum):
     dependency         a result of another compute engine, or the turn of a command queued there
     buffer_free        a reader that still holds the buffer to be overwritten
     buffer_full        a DMA queue with `queue_depth` descriptors in flight
+    dma_issue          a DMA engine that was issuing the awaited descriptor
     barrier            the SIGNAL of a barrier register bit
     launch             the host's launch or the device's dispatch of the kernel
     order              an ordering edge without data
@@ -33,6 +34,7 @@ class StallCause(StrEnum):
     DEPENDENCY = "dependency"
     BUFFER_FREE = "buffer_free"
     BUFFER_FULL = "buffer_full"
+    DMA_ISSUE = "dma_issue"
     BARRIER = "barrier"
     LAUNCH = "launch"
     ORDER = "order"

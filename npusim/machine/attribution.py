@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,7 @@ _MEMORY_CODES = tuple(_CODE[cause] for cause in MEMORY_CAUSES)
 _NONE = -2
 _NOT_INHERITED = (_CODE[StallCause.BARRIER], _CODE[StallCause.ORDER])
 _SRAM = _CODE[StallCause.SRAM]
+_ISSUE = _CODE[StallCause.DMA_ISSUE]
 _MEMORY = -1  # base cause of a wait on DRAM: split by what the memory did
 _BY_KIND = {
     EdgeKind.BUFFER_FREE: StallCause.BUFFER_FREE,
@@ -43,9 +45,9 @@ class Attribution:
 
     The whole wait belongs to the awaited edge that resolves last (for a DMA engine: or to the queue
     entry, if that became free later still). Except at barriers and for orders, the part before its
-    producer started takes the dominant cause of the producer's own wait, if it had one; the rest
-    goes by edge kind and producer, and a wait on a DRAM transfer is distributed over what the
-    memory's channels did meanwhile.
+    producer started takes the dominant cause of the producer's own wait, if it had one; while a DMA
+    engine issues the awaited transfer the cause is that; the rest goes by edge kind and producer,
+    and a wait on a DRAM transfer is distributed over what the memory's channels did meanwhile.
 
     Parameters
     ----------
@@ -80,12 +82,15 @@ class Attribution:
         )
         begun_ps = np.clip(times.start_ps[self._producer], ready_ps, self._start_ps)
         self._begun_ps = np.where(is_full, ready_ps, begun_ps)
+        issued_ps = np.clip(times.free_ps[self._producer], self._begun_ps, self._start_ps)
+        awaits_memory = np.isin(self._base, (_MEMORY, _SRAM))
+        self._issued_ps = np.where(awaits_memory, issued_ps, self._begun_ps)
         self._dominant: list[int] = []  # by command: cause code of most of its wait, or _NONE
         self._rows: list[tuple[int, ...]] = []
 
     def stalls(self) -> StallTable:
         """All rows, sorted by engine and start."""
-        plain = (self._begun_ps == self._ready_ps) & (self._base != _MEMORY)
+        plain = (self._issued_ps == self._ready_ps) & (self._base != _MEMORY)
         dominant = np.full(len(self._program), _NONE)
         dominant[self._command[plain]] = self._base[plain]
         self._dominant = dominant.tolist()
@@ -97,6 +102,7 @@ class Attribution:
             self._ready_ps,
             self._visible_ps,
             self._begun_ps,
+            self._issued_ps,
             self._start_ps,
         )
         for values in zip(*(column[~plain].tolist() for column in columns), strict=True):
@@ -112,31 +118,32 @@ class Attribution:
         ready_ps: int,
         visible_ps: int,
         begun_ps: int,
+        issued_ps: int,
         start_ps: int,
     ) -> None:
-        """Rows of a wait that began before its producer, or that memory caused."""
+        """Rows of a wait that began before its producer or its issue, or that memory caused."""
         early = self._early_cause(producer, base)
-        if visible_ps < begun_ps:
-            self._rows.append((visible_ps, begun_ps, early, command, producer, kind))
-        at_ps = max(visible_ps, begun_ps)
+        pieces = [(ready_ps, begun_ps, early), (begun_ps, issued_ps, _ISSUE)]
+        late, late_ps = base, start_ps - issued_ps
         if base != _MEMORY:
-            if at_ps < start_ps:
-                self._rows.append((at_ps, start_ps, base, command, producer, kind))
-            late, late_ps = base, start_ps - begun_ps
+            pieces.append((issued_ps, start_ps, base))
         else:
             weights = self._split.get(command, ())
-            late_ps = start_ps - begun_ps
             shares = largest_remainder(late_ps, weights)
             late_ps = max(shares)
             late = _MEMORY_CODES[shares.index(late_ps)]
-            if at_ps > begun_ps:
+            at_ps = max(visible_ps, issued_ps)
+            if at_ps > issued_ps:
                 shares = largest_remainder(max(start_ps - at_ps, 0), weights)
             for code, part_ps in zip(_MEMORY_CODES, shares, strict=True):
-                if part_ps:
-                    row = (at_ps, at_ps + part_ps, code, command, producer, kind)
-                    self._rows.append(row)
-                    at_ps += part_ps
-        self._dominant[command] = early if begun_ps - ready_ps > late_ps else late
+                pieces.append((at_ps, at_ps + part_ps, code))
+                at_ps += part_ps
+        for from_ps, to_ps, code in pieces:
+            if max(from_ps, visible_ps) < to_ps:
+                row = (max(from_ps, visible_ps), to_ps, code, command, producer, kind)
+                self._rows.append(row)
+        causes = ((late_ps, late), (issued_ps - begun_ps, _ISSUE), (begun_ps - ready_ps, early))
+        self._dominant[command] = max(causes, key=itemgetter(0))[1]  # the first of equal ones
 
     def _early_cause(self, producer: int, base: int) -> int:
         """Cause of the time before the producer started.

@@ -30,16 +30,14 @@ class Descriptor(NamedTuple):
 class DmaEngine(Sequencer):
     """Issues descriptors in order, at most `queue_depth` of them in flight.
 
-    A descriptor takes `issue_ticks` to issue and then belongs to the memory; its command ends when
-    the memory says so. Commands without a transfer (SIGNAL, WAIT) execute at the head of the queue
-    and need a free entry like a descriptor.
+    A descriptor takes its `duration_ticks` to issue (`Program.issue_ticks`) and then belongs to the
+    memory; its command ends when the memory says so. Commands without a transfer (SIGNAL, WAIT)
+    execute at the head of the queue and need a free entry like a descriptor.
 
     Parameters
     ----------
     queue_depth : int
         Descriptors in flight, at least 1.
-    issue_ticks : int
-        Ticks to issue one.
     descriptors : dict of int to Descriptor
         Transfer of each LOAD and STORE command.
 
@@ -59,12 +57,10 @@ class DmaEngine(Sequencer):
         snapshots: MemorySnapshots,
         *,
         queue_depth: int,
-        issue_ticks: int,
         descriptors: dict[int, Descriptor],
     ) -> None:
         super().__init__(env, name, clock, commands, duration_ticks, board, snapshots)
         self._queue_depth = queue_depth
-        self._issue_ticks = issue_ticks
         self._descriptors = descriptors
         self._in_flight: dict[int, int] = {}  # transfer id -> command
         self._entry_freed: simpy.Event | None = None
@@ -101,7 +97,7 @@ class DmaEngine(Sequencer):
             if command in offsets:
                 board.publish_offsets(command, tick, clock)
             descriptor = self._descriptors.get(command)
-            tick += duration if descriptor is None else self._issue_ticks
+            tick += duration
             free_ps = board.free_ps[command] = tick * num // den
             if free_ps != now_ps:
                 yield env.timeout(free_ps - now_ps)

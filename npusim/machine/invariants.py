@@ -110,12 +110,11 @@ def _check_durations(program: Program, execution: Execution, index: int, command
 def _check_issue(program: Program, execution: Execution, index: int, commands: Ints) -> None:
     times, engine = execution.times, program.engines[index]
     clock = Clock(engine.period_ps, program.ticks_per_cycle)
-    has_transfer = program.transfer[commands] >= 0
-    ticks = np.where(has_transfer, engine.issue_ticks, program.duration_ticks[commands])
+    ticks = program.issue_ticks()[commands]
     start_ps, free_ps = times.start_ps[commands], times.free_ps[commands]
     issue_ps = free_ps - start_ps
     wrong = (issue_ps < clock.ticks_floor_ps(ticks)) | (issue_ps > clock.ticks_ceil_ps(ticks))
-    _fail(program, commands[wrong], "a descriptor takes issue_ticks to issue", times.free_ps)
+    _fail(program, commands[wrong], "a descriptor takes its issue ticks", times.free_ps)
     rule = "descriptors issue one after the other"
     _fail(program, commands[1:][start_ps[1:] < free_ps[:-1]], rule, times.start_ps)
     early = times.end_ps[commands] < free_ps

@@ -50,6 +50,7 @@ class Machine:
         self.env = CoSimEnvironment(memory)
         self._board = SignalBoard(self.env, program)
         self._snapshots = MemorySnapshots(self.env, memory, program, self._board)
+        self._issue_ticks = program.issue_ticks()
         commands = commands_by_engine(program)
         order = range(len(program.engines)) if start_order is None else start_order
         self._engines = [self._build(index, commands[index]) for index in order]
@@ -106,7 +107,7 @@ class Machine:
         program = self._program
         engine = program.engines[index]
         clock = Clock(engine.period_ps, program.ticks_per_cycle)
-        durations = program.duration_ticks[commands].tolist()
+        durations = self._issue_ticks[commands].tolist()
         ids: list[int] = commands.tolist()
         if engine.kind not in DMA_KINDS:
             return Sequencer(
@@ -121,7 +122,6 @@ class Machine:
             self._board,
             self._snapshots,
             queue_depth=engine.queue_depth,
-            issue_ticks=engine.issue_ticks,
             descriptors={command: d for command in ids if (d := self._descriptor(command))},
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 from npusim.errors import ConfigError, SimulationError
 from npusim.memory import kernel, query
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
+from npusim.memory.conservation import check_conservation
 from npusim.memory.dram.timing import spacings
 from npusim.memory.layout import (
     ATTRIBUTION_CATEGORIES,
@@ -155,11 +156,14 @@ class MemorySystem:
         Raises
         ------
         SimulationError
-            If a transfer is unfinished: finish it first, its completion would be lost.
+            If a transfer is unfinished: finish it first, its completion would be lost. Or if bytes,
+            bursts, row states, refreshes or credits do not balance: a bug of the kernel.
         """
         if self.pending:
             raise SimulationError("memory", "drain needs all transfers finished", self.pending)
         self.advance(None)
+        transfers = self._transfers[: self._num_transfers]
+        check_conservation(self._state, transfers, self.memories, self._mem_bases)
         return self.drained_ps
 
     def transfer_counters(self, tid: int) -> tuple[int, int, int, int, int]:

@@ -81,6 +81,21 @@ class Program:
         """Slice of the region arrays that belongs to a command."""
         return slice(int(self.region_ptr[command]), int(self.region_ptr[command + 1]))
 
+    def issue_ticks(self) -> Ints:
+        """Ticks for which each command holds its engine's head; of a transfer: to issue it.
+
+        A descriptor of one run takes the engine's `issue_ticks`; one of n > 1 runs also fetches its
+        list, ceil(n / gather_runs) x gather_ticks. Left out: that the list comes from a memory.
+        """
+        result = self.duration_ticks.copy()
+        commands = np.flatnonzero(self.transfer >= 0)
+        runs = self.transfers.num_runs()[self.transfer[commands]]
+        columns = [(e.issue_ticks, e.gather_ticks, e.gather_runs) for e in self.engines]
+        table = np.array(columns, dtype=np.int64)[self.engine[commands]]
+        fetches = np.where(runs > 1, -(-runs // table[:, 2]), 0)
+        result[commands] = table[:, 0] + fetches * table[:, 1]
+        return result
+
     def digest(self) -> str:
         """SHA-256 over every array and table; equal programs, equal digests."""
         sha = hashlib.sha256()

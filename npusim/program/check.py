@@ -144,6 +144,25 @@ def _check_runs(program: Program, owner: Ints) -> None:
     if len(bad):
         rule = "runs (base, bytes, stride, count) are not empty and within the space's capacity"
         raise ProtocolError(name_of(program, int(run_owner[bad[0]])), rule, runs[bad[0]].tolist())
+    _check_scatters(program, run_owner)
+
+
+def _check_scatters(program: Program, run_owner: Ints) -> None:
+    """No STORE writes a byte twice, as far as rows of one run and contiguous runs show."""
+    transfers, runs = program.transfers, program.transfers.runs
+    transfer = np.repeat(np.arange(len(transfers)), transfers.num_runs())
+    base, nbytes, stride, count = runs.T
+    is_write = transfers.is_write[transfer]
+    twice = is_write & (count > 1) & (np.abs(stride) < nbytes)
+    whole = np.flatnonzero(is_write & ((count == 1) | (stride == nbytes)))
+    order = whole[np.lexsort((base[whole], transfer[whole]))]
+    end = base[order] + nbytes[order] * count[order]
+    overlaps = (transfer[order][1:] == transfer[order][:-1]) & (base[order][1:] < end[:-1])
+    twice[order[1:][overlaps]] = True
+    bad = np.flatnonzero(twice)
+    if len(bad):
+        rule = "a STORE writes no byte twice"
+        raise ProtocolError(name_of(program, int(run_owner[bad[0]])), rule, runs[bad[0]].tolist())
 
 
 def _check_regions(program: Program) -> None:
@@ -221,8 +240,14 @@ def _bit_of(program: Program, command: int) -> str:
 
 def _check_queues(program: Program) -> None:
     for index, engine in enumerate(program.engines):
-        if engine.queue_depth < 1 or engine.issue_ticks < 0:
+        if engine.queue_depth < 1:
             raise ProtocolError(engine.name, "queues have at least one entry", engine.queue_depth)
+        if min(engine.issue_ticks, engine.gather_ticks) < 0:
+            issue = (engine.issue_ticks, engine.gather_ticks)
+            raise ProtocolError(engine.name, "issue takes no negative time", issue)
+        if engine.gather_runs < 1:
+            rule = "a fetch brings at least one piece of a gather list"
+            raise ProtocolError(engine.name, rule, engine.gather_runs)
         if engine.kind is EngineKind.HOST:
             _check_launch_queue(program, index)
 

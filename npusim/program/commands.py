@@ -44,12 +44,28 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class TransferSpec:
-    """What a LOAD or STORE moves: runs of (base, bytes, stride, count) in a DRAM or shared SRAM."""
+    """What a LOAD or STORE moves: runs of (base, bytes, stride, count) in a DRAM or shared SRAM.
+
+    One run is a 1D or 2D descriptor, several are a gather (STORE: scatter) list.
+    """
 
     space: int
     is_write: bool
     runs: tuple[tuple[int, int, int, int], ...]
     role: str = "activation"
+
+    @classmethod
+    def gather(
+        cls,
+        space: int,
+        pieces: Sequence[tuple[int, int]],
+        *,
+        is_write: bool = False,
+        role: str = "activation",
+    ) -> TransferSpec:
+        """A list of (base, bytes) pieces, moved in this order: the kept blocks of a KV cache."""
+        runs = tuple((base, nbytes, nbytes, 1) for base, nbytes in pieces)
+        return cls(space, is_write, runs, role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ class Engine:
     queue_depth: int = 1
     issue_ticks: int = 0  # DMA: ticks to issue one descriptor
     port: int = -1  # memory-system port of a DMA engine
+    gather_ticks: int = 0  # DMA: ticks of one fetch from a list of several runs
+    gather_runs: int = 1  # DMA: runs that one such fetch brings
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ class Allocation:
 class Transfers:
     """Transfers of LOAD and STORE commands, struct-of-arrays; runs in CSR form.
 
-    `runs` has columns base, bytes, stride, count: `count` pieces of `bytes`, `stride` apart.
+    `runs` has columns base, bytes, stride, count: `count` pieces of `bytes`, `stride` apart. A
+    descriptor with one run is 1D (count 1) or 2D; with several it is a gather (STORE: scatter) list.
     """
 
     def __init__(
@@ -129,6 +132,11 @@ class Transfers:
         per_run = self.runs[:, 1] * self.runs[:, 3]
         total = np.concatenate(([0], np.cumsum(per_run)))
         result: NDArray[np.int64] = total[self.run_ptr[1:]] - total[self.run_ptr[:-1]]
+        return result
+
+    def num_runs(self) -> NDArray[np.int64]:
+        """Runs of each transfer: 1 for a row or a 2D block, more for a gather list."""
+        result: NDArray[np.int64] = np.diff(self.run_ptr)
         return result
 
     def of(self, index: int) -> NDArray[np.int64]:

@@ -31,6 +31,7 @@ STYLES: Mapping[str, Style] = MappingProxyType(
         "convert": Style("#009E73", "/"),
         "buffer_free": Style("#F0E442", "/"),
         "buffer_full": Style("#C9BE1E", "x"),
+        "dma_issue": Style("#8C8413", "-"),
         "barrier": Style("#CC79A7", "/"),
         "launch": Style("#7F7F7F", "/"),
         "dram_data": Style("#E69F00", "/"),

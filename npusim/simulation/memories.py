@@ -86,6 +86,9 @@ def _ports(target: Target) -> list[PortConfig]:
                     clock_period_ps=engine.period_ps,
                     bytes_per_cycle=rate,
                     outstanding=dma.outstanding_bursts,
+                    ids=dma.ids or 0,
+                    outstanding_per_id=dma.outstanding_per_id or 0,
+                    qos=(dma.qos or {}).get(engine.name.rpartition(".")[2], 0),
                 )
             )
     return ports
@@ -101,6 +104,7 @@ def _buses(system: SystemConfig, target: Target) -> list[BusConfig]:
             latency_ps=spec.latency_ps,
             max_burst_beats=spec.max_burst_beats,
             arbitration=spec.arbitration.value,
+            crossing_cycles=spec.crossing_cycles or 0,
         )
     ]
     shared = target.device.shared_sram

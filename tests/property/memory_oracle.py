@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from npusim.memory.specs import DramConfig
+from tests.property.memory_oracle_crossings import Crossings
 from tests.property.memory_oracle_dram import INFINITY, Channel, cycle_from, edge
 
 
@@ -42,7 +43,7 @@ class AxiBurst:
     of_direction: int = 0  # its number among the bursts of its port and direction
 
 
-class Oracle:
+class Oracle(Crossings):
     """Ports, buses and memories; `run` returns the completion time of each submission."""
 
     def __init__(self, ports, buses, memories) -> None:
@@ -153,30 +154,6 @@ class Oracle:
             supplied = edge(spec.clock_period_ps, self.supply_free[port])
             self.ready[port] = max(now, self.into_bus(port, supplied))
 
-    def crossing(self, bus, period):
-        """Synchroniser cycles between a bus and another clock."""
-        return 0 if period == bus.clock_period_ps else bus.crossing_cycles
-
-    def into_bus(self, port, ps):
-        """When the bus sees what the port did at `ps`."""
-        bus = self.buses[self.ports[port].bus]
-        cycles = self.crossing(bus, self.ports[port].clock_period_ps)
-        return self.synchronised(bus.clock_period_ps, cycles, ps)
-
-    @staticmethod
-    def synchronised(period, cycles, ps):
-        return edge(period, cycle_from(period, ps) + cycles) if cycles else ps
-
-    def memory_period(self, memory):
-        spec = self.memories[memory]
-        return spec.device.cycle_ps if isinstance(spec, DramConfig) else spec.clock_period_ps
-
-    def back_on_bus(self, burst, ps):
-        """When the bus has on its side what leaves the memory at `ps`."""
-        bus = self.buses[self.ports[burst.port].bus]
-        cycles = self.crossing(bus, self.memory_period(burst.transfer.memory))
-        return self.synchronised(bus.clock_period_ps, cycles, ps + bus.latency_ps // 2)
-
     def id_of(self, burst):
         ids = self.ports[burst.port].ids
         return burst.of_direction % ids if ids else burst.of_direction
@@ -188,6 +165,7 @@ class Oracle:
             if self.id_of(x) == self.id_of(burst)
         ]
         return burst is mates[0]
+
     def asks_at(self, port, write) -> float:
         if not self.todo[port] or self.todo[port][0][0].is_write != bool(write):
             return INFINITY
@@ -250,9 +228,7 @@ class Oracle:
             self.data_free[b][1] = end
             leaves = edge(bus.clock_period_ps, end)
             self.write_grants[p] = [self.write_grants[p][1], now]
-        period = self.memory_period(transfer.memory)
-        request = leaves + bus.latency_ps - bus.latency_ps // 2
-        burst.arrive = self.synchronised(period, self.crossing(bus, period), request)
+        burst.arrive = self.at_memory(p, transfer.memory, leaves)
         self.streams[p][write].append(burst)
         self.prepare(p, now)
 
@@ -278,12 +254,12 @@ class Oracle:
                 self.enter_sram(now, burst, spec)
             stream.pop(0)
             if write and isinstance(spec, DramConfig) and spec.posted_writes:
-                back = self.back_on_bus(burst, now)
+                back = self.back_on_bus(p, burst.transfer.memory, now)
                 if self.ports[p].ids:
                     burst.last = back
                     self.back[self.ports[p].bus].append(burst)
                 else:
-                    self.release(p, 1, burst, self.align(p, back))
+                    self.release(p, 1, burst, self.at_port(p, back))
 
     def enter_dram(self, now, p, write, burst, spec):
         size = spec.device.burst_bytes
@@ -354,8 +330,9 @@ class Oracle:
             first, last = min(first, begin + 1), max(last, free[bank])
             at = stop
         period, latency = spec.clock_period_ps, spec.latency_cycles
-        burst.first = self.back_on_bus(burst, edge(period, first + latency))
-        burst.last = self.back_on_bus(burst, edge(period, last + latency))
+        way = (burst.port, burst.transfer.memory)
+        burst.first = self.back_on_bus(*way, edge(period, first + latency))
+        burst.last = self.back_on_bus(*way, edge(period, last + latency))
         self.back[self.ports[burst.port].bus].append(burst)
 
     def tick(self, now, channel):
@@ -375,7 +352,7 @@ class Oracle:
 
     def arrived(self, burst, ps):
         bus = self.ports[burst.port].bus
-        ps = self.back_on_bus(burst, ps)
+        ps = self.back_on_bus(burst.port, burst.transfer.memory, ps)
         burst.first, burst.last = min(burst.first, ps), max(burst.last, ps)
         burst.waiting_for -= 1
         if burst.waiting_for == 0:
@@ -383,20 +360,11 @@ class Oracle:
 
     # --- way back -------------------------------------------------------------------------------
 
-    def align(self, p, ps):
-        """When the port sees what is on its bus at `ps`."""
-        return edge(self.ports[p].clock_period_ps, self.port_cycle(p, ps))
-
-    def port_cycle(self, p, ps):
-        port = self.ports[p]
-        cycles = self.crossing(self.buses[port.bus], port.clock_period_ps)
-        return cycle_from(port.clock_period_ps, ps) + cycles
-
     def deliver(self, now, b, burst):
         self.back[b].remove(burst)
         port, bus = self.ports[burst.port], self.buses[b]
         if burst.transfer.is_write:
-            self.release(burst.port, 1, burst, self.align(burst.port, now))
+            self.release(burst.port, 1, burst, self.at_port(burst.port, now))
             return
         beats, period = self.beats(bus, burst), bus.clock_period_ps
         begin = max(self.data_free[b][0], cycle_from(period, burst.first))
