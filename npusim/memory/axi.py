@@ -105,7 +105,7 @@ from npusim.memory.transfer import cut_burst
 
 @njit
 def credit_ps(s: Words, at: int, now_ps: int) -> int:
-    """When a stream or an ID (words from `at`) has a credit: 0 if now, NEVER if none is on its way."""
+    """When a stream or ID (words from `at`) has a credit: 0 if now, NEVER if none is on its way."""
     ring, limit = s[at + CR_RELEASES], s[at + CR_LIMIT]
     while s[at + CR_RELEASE_N] > 0 and s[ring + s[at + CR_RELEASE_HEAD]] <= now_ps:
         head = s[at + CR_RELEASE_HEAD] + 1
@@ -293,7 +293,7 @@ def comes_before(s: Words, a: int, b: int) -> bool:
 
 @njit
 def complete(s: Words, burst: int) -> None:
-    """All parts of a burst are known: it goes back, and so do those of its ID that waited for it."""
+    """All parts of a burst are known: it goes back, and those of its ID that waited for it."""
     number = s[burst + AX_ID]
     if number == NONE:
         push_return(s, burst)

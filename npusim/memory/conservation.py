@@ -1,4 +1,4 @@
-"""What must balance once everything submitted is over: bytes, bursts, row states, refreshes, credits.
+"""What must balance once everything is over: bytes, bursts, row states, refreshes, credits.
 
 Each sum is counted at two places that do not know of each other, so that a burst lost or counted
 twice anywhere between them shows.
@@ -111,10 +111,10 @@ def _check_credits(state: L.Words, port: int) -> None:
     for write, direction in ((L.READ, "read"), (L.WRITE, "write")):
         stream = int(state[base + L.PT_STREAMS]) + write * L.STREAM_WORDS
         where = f"port {port} {direction} stream"
-        held = [("the port", stream + L.ST_CREDITS)]
-        for i in range(int(state[stream + L.ST_NUM_IDS])):
-            held.append((f"ID {i}", int(state[stream + L.ST_IDS]) + i * L.ID_WORDS + L.ID_CREDITS))
-        for owner, at in held:
+        first_id = int(state[stream + L.ST_IDS]) + L.ID_CREDITS
+        ids = range(int(state[stream + L.ST_NUM_IDS]))
+        held = [(f"ID {i}", first_id + i * L.ID_WORDS) for i in ids]
+        for owner, at in [("the port", stream + L.ST_CREDITS), *held]:
             back = int(state[at + L.CR_CREDITS]) + int(state[at + L.CR_RELEASE_N])
             limit = int(state[at + L.CR_LIMIT])
             _equal(where, f"every credit of {owner} comes back", limit, back)

@@ -7,7 +7,8 @@ touches). A transfer completes the unloaded latency after its last byte; the nex
 starts flowing at once. Rates change only when a flow starts or ends.
 
 Left out: order of single bursts (so AXI IDs, priorities and QoS), bank conflicts between flows
-(beyond the direction mix), queues, back-pressure between streams of one port. Source: Bertsekas & Gallager, Data Networks, 6.5.2.
+(beyond the direction mix), queues, back-pressure between streams of one port.
+Source: Bertsekas & Gallager, Data Networks, 6.5.2.
 """
 
 from __future__ import annotations

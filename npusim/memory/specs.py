@@ -77,9 +77,9 @@ class BusConfig:
     """A bus with separate read and write address and data channels.
 
     `latency_ps` is the unloaded traversal of request and response together; the request gets the
-    larger half. Bursts are cut at multiples of `cut_bytes`. `crossing_cycles` is what a synchroniser
-    takes, in cycles of the clock entered, wherever two clocks of different period meet: port and
-    bus, bus and memory, each way.
+    larger half. Bursts are cut at multiples of `cut_bytes`. `crossing_cycles` is what a
+    synchroniser takes, in cycles of the clock entered, wherever two clocks of different period
+    meet: port and bus, bus and memory, each way.
     """
 
     name: str

@@ -211,8 +211,8 @@ class MemorySystem:
 
         Grant at 0; request half of the bus latency; DRAM: acceptance, ACT one cycle later, RCD,
         (CAS), CL + burst, static latency; SRAM: one word and its latency; response half; one beat;
-        clock crossings; alignment to clock edges is left out. `size_bytes` defaults to one burst or word
-        and must not exceed it.
+        clock crossings; alignment to clock edges is left out. `size_bytes` defaults to one burst
+        or word and must not exceed it.
         """
         master = self.ports[port]
         bus = self.buses[master.bus]

@@ -107,7 +107,7 @@ class Transfers:
     """Transfers of LOAD and STORE commands, struct-of-arrays; runs in CSR form.
 
     `runs` has columns base, bytes, stride, count: `count` pieces of `bytes`, `stride` apart. A
-    descriptor with one run is 1D (count 1) or 2D; with several it is a gather (STORE: scatter) list.
+    descriptor with one run is 1D (count 1) or 2D, one with several a gather (STORE: scatter) list.
     """
 
     def __init__(

@@ -221,8 +221,8 @@ def test_crossing_between_port_and_bus(cycles, count, outstanding, done):
 
 
 def test_write_data_cross_once():
-    # supplied at port edge 1 = 2 ns, seen at bus edge 5, beat 5..6, written 7, answered 9; port: its
-    # edge 5 + 3 = 16 ns
+    # supplied at port edge 1 = 2 ns, seen at bus edge 5, beat 5..6, written 7, answered 9; port:
+    # its edge 5 + 3 = 16 ns
     port = replace(PORT, clock_period_ps=2 * NS)
     memory = system(port, bus=replace(BUS, crossing_cycles=3))
     submit(memory, [[0, 64, 0, 1]], is_write=True)

@@ -9,7 +9,7 @@ import pytest
 
 from npusim.errors import SimulationError
 from npusim.machine import Machine
-from npusim.memory import layout as L
+from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
 from npusim.memory.specs import PortConfig
 from npusim.memory.system import MemorySystem
 from npusim.program import EngineKind, Program

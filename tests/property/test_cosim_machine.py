@@ -27,11 +27,12 @@ from npusim.program import (
     TransferSpec,
 )
 
-NUM_DMA = 3
+NUM_DMA = 4
 CAPACITY = 1 << 20
 SPACES = (
     MemorySpace("dram", "dram", CAPACITY, 0),
     MemorySpace("shared", "shared_sram", CAPACITY, 1),
+    MemorySpace("other dram", "dram", CAPACITY, 2),
 )
 PERIODS = (Fraction(1000), Fraction(1875, 2), Fraction(5000, 9), Fraction(10_000, 3))
 COMPUTE_KINDS = (EngineKind.MATRIX, EngineKind.VECTOR, EngineKind.CONVERT)
@@ -40,17 +41,27 @@ COMPUTE_KINDS = (EngineKind.MATRIX, EngineKind.VECTOR, EngineKind.CONVERT)
 def memory_parts():
     device = load_dram_device("LPDDR5-6400")
     ports = [
-        PortConfig(f"dma{i}.{path}", bus, Fraction(1000), 32, 4)
+        PortConfig(
+            f"dma{i}.{path}",
+            bus,
+            Fraction(1000 + 250 * (i // 2)),
+            32,
+            4,
+            ids=i,
+            outstanding_per_id=i // 2,
+            qos=5 * (i % 2),
+        )
         for i in range(NUM_DMA)
         for bus, path in enumerate(("dram", "shared"))
     ]
     buses = [
-        BusConfig("axi", Fraction(1000), 32, 20_000, 16),
+        BusConfig("axi", Fraction(1000), 32, 20_000, 16, "qos", crossing_cycles=2),
         BusConfig("fabric", Fraction(1000), 64, 0, 16),
     ]
     dram = DramConfig("dram", device, 2, 1 << 30, "BGlow", 256)
     sram = SramConfig("shared", Fraction(1000), 4, 32, 32, 2, CAPACITY)
-    return ports, buses, [dram, sram]
+    other = DramConfig("other", load_dram_device("DDR4-3200"), 1, 1 << 30, "RowLinear", 256)
+    return ports, buses, [dram, sram, other]
 
 
 MEMORIES = {
@@ -66,13 +77,15 @@ def programs(draw):
     engines = [
         Engine(
             f"dma{i}",
-            EngineKind.DMA_LOAD if i else EngineKind.DMA_STORE,
+            EngineKind.DMA_LOAD if i > 1 else EngineKind.DMA_STORE,
             "npu",
             0,
             draw(st.sampled_from(PERIODS)),
             queue_depth=draw(st.integers(1, 3)),
             issue_ticks=draw(st.integers(0, 30)),
             port=2 * i,
+            gather_ticks=draw(st.sampled_from([0, 0, 7])),
+            gather_runs=draw(st.integers(1, 3)),
         )
         for i in range(NUM_DMA)
     ]
@@ -84,8 +97,8 @@ def programs(draw):
         engine = draw(st.integers(0, len(engines) - 1))
         waits = tuple(draw(edges(commands)) for _ in range(draw(st.integers(0, min(index, 3)))))
         if engine < NUM_DMA:
-            opcode = Opcode.LOAD if engine else Opcode.STORE
-            spec = TransferSpec(draw(st.integers(0, 1)), engine == 0, draw(runs()))
+            opcode = Opcode.LOAD if engine > 1 else Opcode.STORE
+            spec = TransferSpec(draw(st.integers(0, 2)), engine < 2, draw(runs()))
             commands.append(Command(engine, opcode, 0, waits, spec))
         else:
             cycles = draw(st.fractions(0, 200, max_denominator=5))
@@ -103,10 +116,13 @@ def edges(draw, commands):
 
 @st.composite
 def runs(draw):
-    nbytes = draw(st.integers(1, 600))
-    count = draw(st.integers(1, 6))
-    stride = draw(st.integers(nbytes, 8192))
-    return ((draw(st.integers(0, 1 << 16)), nbytes, stride, count),)
+    """A row, a 2D block or a list of up to four of them."""
+    table = []
+    for _ in range(draw(st.sampled_from([1, 1, 2, 4]))):
+        nbytes = draw(st.integers(1, 600))
+        stride = draw(st.integers(nbytes, 8192))
+        table.append((draw(st.integers(0, 1 << 16)), nbytes, stride, draw(st.integers(1, 6))))
+    return tuple(table)
 
 
 def numbers(execution):
@@ -185,7 +201,11 @@ def evaluate(program, latency_ps):
         if now_ps > free[index] * period // 1:
             free[index] = Fraction(-(-now_ps // period))
         starts.append(free[index])
-        ticks = engine.issue_ticks if is_transfer else int(program.duration_ticks[command])
+        ticks = int(program.duration_ticks[command])
+        if is_transfer:
+            pieces = len(program.transfers.of(program.transfer[command]))
+            fetches = -(-pieces // engine.gather_runs) if pieces > 1 else 0
+            ticks = engine.issue_ticks + engine.gather_ticks * fetches
         free[index] += Fraction(ticks, program.ticks_per_cycle)
         end_ps = int(free[index] * period // 1)
         if is_transfer:
