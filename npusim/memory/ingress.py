@@ -35,6 +35,7 @@ from npusim.memory.layout import (
     CH_LIMIT,
     CH_MEM,
     CH_QUEUED,
+    CH_SLOT_MASK,
     CH_WAIT,
     MM_ACCESSES,
     MM_ASKED,
@@ -150,7 +151,8 @@ def enter_dram(s: Words, log: Words, stream: int, burst: int, now_ps: int) -> bo
             axi = NONE
         status = accept(s, log, ch, cycle, bank, row, addr, as_write, axi, s[burst + AX_TID])
         if status == ACCEPT_FULL:
-            wait_for_slot(s, ch, as_write, stream, s[burst + AX_ARRIVE])
+            slot = as_write & s[ch + CH_SLOT_MASK]
+            wait_for_slot(s, ch, slot, stream, s[burst + AX_ARRIVE])
             return False
         if status == ACCEPT_QUEUED:
             wake(s, ch, cycle)

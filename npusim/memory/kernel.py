@@ -46,6 +46,7 @@ from npusim.memory.layout import (
     RN_BYTES,
     RN_COUNT,
     RN_NEXT,
+    RQ_MERGED,
     RQ_TID,
     RQ_WRITE,
     RUN_WORDS,
@@ -70,18 +71,28 @@ REFUSED = -1
 def step_channel(s: Words, transfers: Words, out: Words, log: Words, ch: int, now_ps: int) -> None:
     """One decision of a DRAM channel with everything that follows at the same time."""
     cycle = s[ch + CH_NOW]
-    req, at = step(s, transfers, log, ch)
+    req = step(s, transfers, log, ch)
     if req != NONE:
-        write, tid = s[req + RQ_WRITE], s[req + RQ_TID]
-        port = NONE
-        if tid != NONE:
-            port = s[H_PORTS] + transfers[tid * TRANSFER_WORDS + TR_PORT] * PORT_WORDS
-        serve_column(s, ch, req, at, write, port)
-        if write:
-            note_written(s, ch, at)
-        free_request(s, ch, req)
+        while s[req + RQ_MERGED] != NONE:  # reads of the same address, served by this command
+            merged = s[req + RQ_MERGED]
+            s[req + RQ_MERGED] = s[merged + RQ_MERGED]
+            serve_request(s, transfers, ch, merged, cycle)
+        serve_request(s, transfers, ch, req, cycle)
     refill(s, transfers, out, log, ch, now_ps)
     look_ahead(s, ch, cycle)
+
+
+@njit
+def serve_request(s: Words, transfers: Words, ch: int, req: int, cycle: int) -> None:
+    """A column command at `cycle` serves a request."""
+    write, tid = s[req + RQ_WRITE], s[req + RQ_TID]
+    port = NONE
+    if tid != NONE:
+        port = s[H_PORTS] + transfers[tid * TRANSFER_WORDS + TR_PORT] * PORT_WORDS
+    serve_column(s, ch, req, cycle, write, port)
+    if write:
+        note_written(s, ch, cycle)
+    free_request(s, ch, req)
 
 
 @njit

@@ -128,7 +128,12 @@ ARBITER_ROUND_ROBIN, ARBITER_FIXED, ARBITER_QOS = range(3)
 MM_BY_INTERLEAVE, MM_BY_CHANNELS = 72, 74  # two words each
 MM_ASKED = 76  # count: DRAM bursts that AXI bursts touched, before forwarding and merging
 MM_CLOCK = 77
-MEM_WORDS = MM_CLOCK + CLOCK_WORDS
+(
+    T_CAP,  # column accesses after which a row is closed; 0: rows are not closed by count
+    T_ROUND_ROBIN, T_BANK_QUEUE, T_HIT_LIMIT,  # controller: bank_round_robin and its limits
+    T_ACT2PBR,
+) = range(MM_CLOCK + CLOCK_WORDS, MM_CLOCK + CLOCK_WORDS + 5)  # fmt: skip
+MEM_WORDS = MM_CLOCK + CLOCK_WORDS + 5
 SEGMENT_WORDS = 4  # source bit, mask, destination bit, target
 SEG_FROM, SEG_MASK, SEG_TO, SEG_TARGET = range(4)
 TARGET_BANK, TARGET_ROW, TARGET_BANK_XOR_ROW = range(3)
@@ -156,7 +161,16 @@ SRAM_BANK_WORDS = 4
     CH_NEW_AT, CH_NEW, CH_NEW_W,  # requests accepted at cycle CH_NEW_AT: not seen at that cycle
     CH_CLOCK,
 ) = range(60)  # fmt: skip
-CHANNEL_WORDS = CH_CLOCK + CLOCK_WORDS
+(
+    # list of refreshes and forced precharges, a ring of (target << 1 | is a precharge)
+    CH_LIST, CH_LIST_HEAD, CH_LIST_LIMIT,
+    CH_CAP_AT,  # closed_cap: cycle at which the next bank asks for its precharge
+    CH_SLOT_MASK,  # 1 with a read and a write queue, 0 with one queue for both
+    # bank_round_robin: transaction queue, bank visited last, reads that share a command
+    CH_FIRST, CH_LAST, CH_VISITED, CH_MERGED, CH_MERGED_LIMIT,
+    CH_CAS_REQ,  # LPDDR5: request whose CAS has been issued, NONE between
+) = range(CH_CLOCK + CLOCK_WORDS, CH_CLOCK + CLOCK_WORDS + 11)  # fmt: skip
+CHANNEL_WORDS = CH_CLOCK + CLOCK_WORDS + 11
 MARK_BITS = 8
 NUM_MARKS = 1 << MARK_BITS  # counters of queued writes by a hash of their address
 
@@ -172,7 +186,11 @@ NUM_MARKS = 1 << MARK_BITS  # counters of queued writes by a hash of their addre
     Q_COL, Q_COL_GROUP, Q_COL_RANK, Q_COL_SEQ, Q_ROW, Q_ROW_GROUP, Q_ROW_RANK, Q_ROW_SEQ, Q_IS_ACT,
 ) = range(15)  # fmt: skip
 QUEUE_WORDS = 15
-BANK_WORDS = BK_QUEUE + 2 * QUEUE_WORDS
+(
+    BK_SERVED, BK_LISTED,  # column accesses since the row was opened; precharge is on the list
+    BK_FIRST, BK_LAST, BK_COUNT,  # bank_round_robin: command queue in arrival order
+) = range(BK_QUEUE + 2 * QUEUE_WORDS, BK_QUEUE + 2 * QUEUE_WORDS + 5)  # fmt: skip
+BANK_WORDS = BK_QUEUE + 2 * QUEUE_WORDS + 5
 NO_CYCLE = 1 << 40  # no candidate; leaves room to pack a cycle and an age into one word
 
 GP_ACT_OK, GP_RD_OK, GP_WR_OK, GP_SID = range(4)
@@ -181,9 +199,9 @@ GROUP_WORDS = 4
 (
     RK_ACT_OK, RK_RD_OK, RK_WR_OK, RK_PRE_OK, RK_TURN_RD, RK_TURN_WR, RK_FAW, RK_FAW1, RK_FAW2,
     RK_FAW3, RK_FAW_AT, RK_REF_OK, RK_REF_END, RK_REF_PENDING, RK_OPEN, RK_WCK_END, RK_BANKS,
-    RK_NUM_BANKS, RK_PC, RK_REFPB_OK, RK_GROUPS, RK_NUM_GROUPS,
-) = range(22)  # fmt: skip
-RANK_WORDS = 22
+    RK_NUM_BANKS, RK_PC, RK_REFPB_OK, RK_GROUPS, RK_NUM_GROUPS, RK_PREAB_OK,
+) = range(23)  # fmt: skip
+RANK_WORDS = 23
 
 # --- pseudo-channel: one data bus ---------------------------------------------------------------
 (PC_ACCOUNTED, PC_DATA_END, PC_KIND, PC_REASON, PC_ARB_SEEN, PC_HELD, PC_CATEGORY) = range(7)
@@ -192,9 +210,9 @@ PC_WORDS = 16
 # --- DRAM request -------------------------------------------------------------------------------
 (
     RQ_NEXT, RQ_PREV, RQ_SEQ, RQ_ARRIVE, RQ_BANK, RQ_ROW, RQ_ADDR, RQ_AXI, RQ_TID, RQ_WRITE,
-    RQ_CLASS, RQ_QUEUED,
-) = range(12)  # fmt: skip
-REQUEST_WORDS = 12
+    RQ_CLASS, RQ_QUEUED, RQ_MERGED,  # next read served by the same command
+) = range(13)  # fmt: skip
+REQUEST_WORDS = 13
 CLASS_NEW, CLASS_HIT, CLASS_MISS, CLASS_CONFLICT = -1, 0, 1, 2
 
 # --- growing tables: transfers and run nodes ----------------------------------------------------
@@ -211,5 +229,8 @@ LOG_WORDS = 5  # cycle, command, channel, bank or rank, row
 # --- command codes (log, planning) --------------------------------------------------------------
 (
     CMD_ACT, CMD_ACT2, CMD_PRE, CMD_PREAB, CMD_RD, CMD_WR, CMD_REFAB, CMD_REFPB, CMD_CAS,
-) = range(9)  # fmt: skip
-COMMAND_NAMES = ("ACT", "ACT2", "PRE", "PREab", "RD", "WR", "REFab", "REFpb", "CAS")
+    CMD_RDA, CMD_WRA,
+) = range(11)  # fmt: skip
+COMMAND_NAMES = (
+    "ACT", "ACT2", "PRE", "PREab", "RD", "WR", "REFab", "REFpb", "CAS", "RDA", "WRA",
+)  # fmt: skip

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npusim.memory.specs import BusConfig, PortConfig, SramConfig
 
 LONG_AGO = -(1 << 40)
+REFRESHES_LISTED = 16  # per rank; further ones are put on the list when there is room
 
 
 class Packer:
@@ -190,6 +191,9 @@ def add_dram(
         MM_SEGMENTS=listing, MM_NUM_SEGMENTS=len(rows),
         T_ROW_HIT_FIRST=memory.scheduler == "frfcfs_row_hit",
         T_CLOSED=memory.page_policy == "closed", T_REFRESH=refresh[memory.refresh],
+        T_CAP=memory.page_cap if memory.page_policy == "closed_cap" else 0,
+        T_ROUND_ROBIN=memory.is_round_robin, T_BANK_QUEUE=memory.bank_queue_depth,
+        T_HIT_LIMIT=memory.row_hit_limit,
     )  # fmt: skip
     p.put(base, MM_BURST_BITS=device.burst_bytes.bit_length() - 1)
     p.divisor(base + L.MM_BY_INTERLEAVE, memory.channel_interleave_bytes)
@@ -231,10 +235,16 @@ def add_channel(
         at = bank_at + i * L.BANK_WORDS
         p.put(
             at, BK_ROW=L.NONE, BK_GROUP=group_at + i // per_group * L.GROUP_WORDS, BK_RANK=rank,
-            BK_PC=p.words[rank + L.RK_PC], BK_ACTIVE=L.NONE, BK_ID=i,
+            BK_PC=p.words[rank + L.RK_PC], BK_ACTIVE=L.NONE, BK_ID=i, BK_FIRST=L.NONE,
+            BK_LAST=L.NONE,
         )  # fmt: skip
         add_queues(p, at, group_at + i // per_group * L.GROUP_WORDS, rank)
     reads, writes = memory.read_queue_depth, memory.write_queue_depth
+    requests = reads + writes + banks
+    if memory.is_round_robin:
+        requests = reads + banks * memory.bank_queue_depth + memory.merged_reads
+        writes = reads
+    limit = 2 * banks + REFRESHES_LISTED * ranks  # entries of the refresh list
     p.clock(base, "CH", device.cycle_ps)
     p.put(
         base, CH_MEM=mem, CH_ENTITY=entity, CH_ID=number, CH_BANKS=bank_at, CH_NUM_BANKS=banks,
@@ -242,7 +252,9 @@ def add_channel(
         CH_LIMIT_W=writes, CH_HIGH=math.floor(memory.write_high_frac * writes),
         CH_LOW=math.ceil(memory.write_low_frac * writes), CH_BUSY=p.block(banks),
         CH_BUSY_W=p.block(banks), CH_ACTIVE=p.block(banks),
-        CH_FREE_REQ=add_requests(p, reads + writes + banks), CH_ACT2_AT=L.NONE,
+        CH_ACT2_AT=L.NONE, CH_CAS_REQ=L.NONE, CH_CAP_AT=L.NEVER, CH_FIRST=L.NONE, CH_LAST=L.NONE,
+        CH_LIST=p.block(limit), CH_LIST_LIMIT=limit, CH_SLOT_MASK=not memory.is_round_robin,
+        CH_MERGED_LIMIT=memory.merged_reads, CH_FREE_REQ=add_requests(p, requests),
         CH_REF_DUE=p.words[mem + (L.T_REFI if memory.refresh == "all_bank" else L.T_REFIPB)],
         CH_WAIT=L.NONE, CH_WAIT_W=L.NONE, CH_PLAN_COL_T=L.NEVER, CH_PLAN_ROW_T=L.NEVER,
         CH_MARKS=p.block(L.NUM_MARKS), CH_LAST_WR=L.NONE, CH_MODE_AT=L.NONE, CH_NEW_AT=L.NONE,
@@ -266,5 +278,5 @@ def add_requests(p: Packer, count: int) -> int:
     first = p.block(count * L.REQUEST_WORDS)
     for i in range(count):
         at = first + i * L.REQUEST_WORDS
-        p.put(at, RQ_NEXT=at + L.REQUEST_WORDS if i + 1 < count else L.NONE)
+        p.put(at, RQ_NEXT=at + L.REQUEST_WORDS if i + 1 < count else L.NONE, RQ_MERGED=L.NONE)
     return first

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from npusim.memory.layout import (
     NEVER,
     NONE,
     RQ_ARRIVE,
+    RQ_MERGED,
     RQ_TID,
     RQ_WRITE,
     T_RL,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 IDLE_PORT = PortConfig("none", 0, Fraction(1), 1, 1)
 IDLE_BUS = BusConfig("none", Fraction(1), 1, 0, 1)
+MERGED_READS = 4096  # reads of an address that is waiting already, at any time
 FIRST_CHANNEL_ENTITY = 3 + 2  # the idle bus and port come before
 
 
@@ -137,76 +139,97 @@ def run(
         result[2] = now
         ch = s[H_CHANNELS] + (entity - FIRST_CHANNEL_ENTITY) * CHANNEL_WORDS
         cycle = s[ch + CH_NOW]
-        req, at = step(s, addr, log, ch)
+        req = step(s, addr, log, ch)
         if req != NONE:
-            serve(s, ch, req, at, done, result)
+            while s[req + RQ_MERGED] != NONE:  # reads of the same address
+                merged = s[req + RQ_MERGED]
+                s[req + RQ_MERGED] = s[merged + RQ_MERGED]
+                serve(s, ch, merged, cycle, done, result)
+            serve(s, ch, req, cycle, done, result)
         i = inject(s, log, addr, is_write, arrival, i, n, cycle, done, result)
         look_ahead(s, ch, cycle)
 
 
 def replay_trace(
-    addr: NDArray[np.int64],
-    is_write: NDArray[np.int64],
-    arrival_cycle: NDArray[np.int64],
+    addr: NDArray[np.integer[Any]],
+    is_write: NDArray[np.integer[Any]],
+    arrival_cycle: NDArray[np.integer[Any]],
     device: DramDevice,
     address_map: str | tuple[BitField, ...] = "BGlow",
     channels: int = 1,
     *,
     queue_depth: int = 32,
-    refresh: str = "all_bank",
-    page_policy: str = "open",
-    scheduler: str = "frfcfs_row_hit",
     command_log: int = 0,
+    **settings: Any,
 ) -> ReplayResult:
     """Replay one trace; every request is one burst.
+
+    Parameters
+    ----------
+    queue_depth : int
+        Entries of the read and of the write queue.
+    command_log : int
+        Commands to keep at most.
+    **settings
+        Further fields of `DramConfig`, such as `refresh`, `page_policy` or `controller`. Channels
+        interleave burst by burst unless `channel_interleave_bytes` says otherwise.
 
     Raises
     ------
     ConfigError
         If the arrays differ in length or are empty, an address is unaligned or out of range, or
-        arrivals decrease.
-
-    Notes
-    -----
-    Channels interleave burst by burst. Only the FR-FCFS policy of the package is modelled.
+        arrivals decrease; and what `DramConfig` refuses.
     """
-    addr, is_write, arrival = check_trace(addr, is_write, arrival_cycle, device, channels)
-    spec = DramConfig(
-        name="replay", device=replace(device, cycle_ps=Fraction(1)), channels=channels,
-        capacity_bytes=device.channel_bytes * channels, address_map=address_map,
-        channel_interleave_bytes=device.burst_bytes, read_queue_depth=queue_depth,
-        write_queue_depth=queue_depth, page_policy=page_policy, refresh=refresh,
-        scheduler=scheduler,
-    )  # fmt: skip
+    given = {
+        "name": "replay", "device": device, "channels": channels, "address_map": address_map,
+        "capacity_bytes": device.channel_bytes * channels * settings.get("ranks", 1),
+        "channel_interleave_bytes": device.burst_bytes, "read_queue_depth": queue_depth,
+        "write_queue_depth": queue_depth, "merged_reads": MERGED_READS,
+    }  # fmt: skip
+    spec = DramConfig(**(given | settings))
+    return replay(addr, is_write, arrival_cycle, spec, command_log)
+
+
+def replay(
+    addr: NDArray[np.integer[Any]],
+    is_write: NDArray[np.integer[Any]],
+    arrival_cycle: NDArray[np.integer[Any]],
+    spec: DramConfig,
+    command_log: int = 0,
+) -> ReplayResult:
+    """`replay_trace` on a memory that is already described."""
+    columns = check_trace(addr, is_write, arrival_cycle, spec.device, spec.capacity_bytes)
+    address, writing, arrival = columns
+    spec = replace(spec, device=replace(spec.device, cycle_ps=Fraction(1)))
     state, bases = build([IDLE_PORT], [IDLE_BUS], [spec])
     log = np.zeros((command_log, L.LOG_WORDS), dtype=np.int64)
     state[L.H_LOG_LIMIT] = command_log
-    done, result = np.zeros(len(addr), dtype=np.int64), np.zeros(3, dtype=np.int64)
+    done, result = np.zeros(len(address), dtype=np.int64), np.zeros(3, dtype=np.int64)
     run(
-        state.ctypes.data, log.ctypes.data, addr.ctypes.data, is_write.ctypes.data,
-        arrival.ctypes.data, len(addr), done.ctypes.data, result.ctypes.data,
+        state.ctypes.data, log.ctypes.data, address.ctypes.data, writing.ctypes.data,
+        arrival.ctypes.data, len(address), done.ctypes.data, result.ctypes.data,
     )  # fmt: skip
-    writes = int(is_write.sum())
+    writes = int(writing.sum())
     return ReplayResult(
-        total_cycles=int(result[0]), reads=len(addr) - writes, writes=writes,
+        total_cycles=int(result[0]), reads=len(address) - writes, writes=writes,
         read_latency_cycles=int(result[1]), completion_cycles=done,
         counters=counters(state, bases[0], spec), commands=log[: int(state[L.H_LOG])],
     )  # fmt: skip
 
 
 def check_trace(
-    addr: NDArray[np.int64],
-    is_write: NDArray[np.int64],
-    arrival: NDArray[np.int64],
+    addr: NDArray[np.integer[Any]],
+    is_write: NDArray[np.integer[Any]],
+    arrival: NDArray[np.integer[Any]],
     device: DramDevice,
-    channels: int,
+    capacity: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Bring a trace to int64 and refuse what the kernel cannot replay."""
     columns = tuple(np.ascontiguousarray(a, dtype=np.int64) for a in (addr, is_write, arrival))
     sizes = [a.shape for a in columns]
     if len(set(sizes)) != 1 or columns[0].ndim != 1 or columns[0].size == 0:
         raise ConfigError("trace", "has three equal columns with at least one request", sizes)
-    burst, capacity = device.burst_bytes, device.channel_bytes * channels
+    burst = device.burst_bytes
     wrong = np.flatnonzero(columns[0] % burst)
     if wrong.size:
         where = f"trace request {wrong[0]}"

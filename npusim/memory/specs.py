@@ -131,7 +131,11 @@ class DramConfig:
     """A DRAM behind the buses: `channels` equal channels with a controller each.
 
     `write_high_frac` and `write_low_frac` are the drain watermarks of the write queue. `latency_ps`
-    is added to every read's return (controller pipeline, PHY).
+    is added to every read's return (controller pipeline, PHY). `page_cap` is the number of column
+    accesses after which `closed_cap` closes a row. `controller: bank_round_robin` keeps one queue of
+    `read_queue_depth` transactions and `bank_queue_depth` commands per bank; `row_hit_limit` column
+    commands let a conflict close a row that is still wanted, and at most `merged_reads` reads share
+    the command of another read.
     """
 
     name: str
@@ -151,13 +155,23 @@ class DramConfig:
     partial_write: str = "masked"
     latency_ps: int = 0
     scheduler: str = "frfcfs_row_hit"
+    controller: str = "frfcfs"
+    page_cap: int = 1
+    bank_queue_depth: int = 8
+    row_hit_limit: int = 4
+    merged_reads: int = 32
 
     def __post_init__(self) -> None:
         where = f"memory {self.name!r}"
-        for key in ("channels", "ranks", "capacity_bytes", "read_queue_depth", "write_queue_depth"):
+        positive = (
+            "channels", "ranks", "capacity_bytes", "read_queue_depth", "write_queue_depth",
+            "page_cap", "bank_queue_depth", "row_hit_limit",
+        )  # fmt: skip
+        for key in positive:
             require(getattr(self, key) > 0, f"{where}.{key}", "is above 0", getattr(self, key))
         choices = {
-            "page_policy": ("open", "closed"),
+            "page_policy": ("open", "closed", "closed_cap"),
+            "controller": ("frfcfs", "bank_round_robin"),
             "refresh": ("all_bank", "per_bank", "none"),
             "partial_write": ("masked", "read_modify_write"),
             "scheduler": ("frfcfs", "frfcfs_row_hit"),
@@ -184,12 +198,41 @@ class DramConfig:
             (self.write_low_frac, self.write_high_frac),
         )  # fmt: skip
         require(self.latency_ps >= 0, f"{where}.latency_ps", "is at least 0", self.latency_ps)
-        if self.refresh == "per_bank":
-            require(
-                min(self.device.timing.get(key, 0) for key in ("nRFCpb", "nREFIpb")) > 0,
-                f"{where}.refresh", "per_bank needs nRFCpb and nREFIpb", self.device.name,
-            )  # fmt: skip
+        self._check_refresh(where)
+        if self.is_round_robin:
+            self._check_round_robin(where)
         segments(self.address_map, self.device, self.ranks)
+
+    def _check_refresh(self, where: str) -> None:
+        """Per-bank refresh needs its timings, and must keep up."""
+        if self.refresh != "per_bank":
+            return
+        timing = self.device.timing
+        require(
+            min(timing.get(key, 0) for key in ("nRFCpb", "nREFIpb")) > 0,
+            f"{where}.refresh", "per_bank needs nRFCpb and nREFIpb", self.device.name,
+        )  # fmt: skip
+        require(
+            timing.get("nPBR2PBR", 0) < timing["nREFIpb"],
+            f"{where}.refresh", "per_bank needs nPBR2PBR below nREFIpb", self.device.name,
+        )  # fmt: skip
+
+    def _check_round_robin(self, where: str) -> None:
+        """The round-robin controller has open pages, rank refresh and plain activates only."""
+        allowed = {"page_policy": ("open",), "refresh": ("all_bank", "none")}
+        for key, values in allowed.items():
+            value = getattr(self, key)
+            rule = f"with controller bank_round_robin is {' or '.join(values)}"
+            require(value in values, f"{where}.{key}", rule, value)
+        device = self.device
+        is_plain = not (device.two_step_activate or device.wck_sync or device.rising_edge_only)
+        rule = "bank_round_robin does not know two-step activates, WCK or half-cycle commands"
+        require(is_plain, f"{where}.controller", rule, device.name)
+
+    @property
+    def is_round_robin(self) -> bool:
+        """Whether banks have queues of their own."""
+        return self.controller == "bank_round_robin"
 
     @property
     def peak_bytes_per_s(self) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npusim.memory.clocking import edge_ps, get_time, next_cycle, set_time
+from npusim.memory.dram import round_robin
 from npusim.memory.dram.account import account, set_reason
 from npusim.memory.dram.controller import (
     column_ok,
@@ -12,7 +13,19 @@ from npusim.memory.dram.controller import (
     row_still_ready,
 )
 from npusim.memory.dram.queues import append, write_mark
-from npusim.memory.dram.refresh import catch_up, fall_due
+from npusim.memory.dram.refresh import (
+    catch_up,
+    fall_due,
+    is_room_for_refresh,
+    list_precharges,
+)
+from npusim.memory.dram.round_robin import (
+    ACCEPT_FORWARDED,
+    ACCEPT_FULL,
+    ACCEPT_MERGED,
+    ACCEPT_NEW,
+    ACCEPT_QUEUED,
+)
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
     BANK_WORDS,
@@ -29,6 +42,7 @@ from npusim.memory.layout import (
     CAT_STARVED,
     CAT_TURNAROUND,
     CH_BANKS,
+    CH_CAP_AT,
     CH_CLOCK,
     CH_ENTITY,
     CH_FREE_REQ,
@@ -84,13 +98,13 @@ from npusim.memory.layout import (
     RQ_TID,
     RQ_WRITE,
     T_BL,
+    T_CAP,
+    T_DUAL,
     T_REFRESH,
+    T_ROUND_ROBIN,
     WRITE,
     Words,
 )
-
-ACCEPT_FULL, ACCEPT_QUEUED, ACCEPT_FORWARDED, ACCEPT_MERGED = range(4)
-
 
 @njit
 def is_write_queued(s: Words, ch: int, bank: int, addr: int) -> bool:
@@ -110,7 +124,12 @@ def accept(
 ) -> int:  # fmt: skip
     """Offer one burst at `cycle`; the controller may act on it from the next cycle on."""
     bank = s[ch + CH_BANKS] + bank_id * BANK_WORDS
-    if s[ch + CH_QUEUED + WRITE] > 0 and is_write_queued(s, ch, bank, addr):
+    is_round_robin = s[s[ch + CH_MEM] + T_ROUND_ROBIN] != 0
+    if is_round_robin:
+        status = round_robin.merge(s, ch, bank, cycle, addr, write, axi, tid)
+        if status != ACCEPT_NEW:
+            return status
+    elif s[ch + CH_QUEUED + WRITE] > 0 and is_write_queued(s, ch, bank, addr):
         s[s[ch + CH_MEM] + (MM_MERGED if write else MM_FORWARDED)] += 1
         return ACCEPT_MERGED if write else ACCEPT_FORWARDED
     if s[ch + CH_QUEUED + write] >= s[ch + CH_LIMIT + write]:
@@ -128,7 +147,10 @@ def accept(
     s[req + RQ_ARRIVE], s[req + RQ_BANK], s[req + RQ_ROW] = cycle, bank, row
     s[req + RQ_ADDR], s[req + RQ_AXI], s[req + RQ_TID] = addr, axi, tid
     s[req + RQ_WRITE], s[req + RQ_CLASS] = write, CLASS_NEW
-    append(s, ch, bank, req, write)
+    if is_round_robin:
+        round_robin.enter(s, ch, req)
+    else:
+        append(s, ch, bank, req, write)
     s[ch + CH_HELD] += 1
     s[s[bank + BK_PC] + PC_HELD] += 1
     s[H_QUEUED_WRITES] += write
@@ -158,16 +180,16 @@ def wake(s: Words, ch: int, cycle: int) -> None:
 @njit
 def due_cycle(s: Words, ch: int) -> int:
     """Cycle of the next event: the planned command or a refresh interval's end."""
-    at = min(s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T])
-    is_awake = s[ch + CH_HELD] > 0 or s[ch + CH_REF_PENDING] > 0
-    if is_awake and s[s[ch + CH_MEM] + T_REFRESH] != REFRESH_NONE:
+    at = min(min(s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T]), s[ch + CH_CAP_AT])
+    is_awake = s[ch + CH_HELD] > 0 or s[ch + CH_REF_PENDING] > 0 or s[ch + CH_CAP_AT] < NEVER
+    if is_awake and s[s[ch + CH_MEM] + T_REFRESH] != REFRESH_NONE and is_room_for_refresh(s, ch):
         at = min(at, s[ch + CH_REF_DUE])
     return at
 
 
 @njit
-def step(s: Words, transfers: Words, log: Words, ch: int) -> tuple[int, int]:
-    """Act at the channel's current cycle; returns (request of a column command or NONE, its cycle).
+def step(s: Words, transfers: Words, log: Words, ch: int) -> int:
+    """Act at the channel's current cycle; returns the request of a column command, or NONE.
 
     The caller delivers the request's data, refills freed queue slots and then calls `look_ahead`.
     """
@@ -175,27 +197,39 @@ def step(s: Words, transfers: Words, log: Words, ch: int) -> tuple[int, int]:
     if s[s[ch + CH_MEM] + T_REFRESH] != REFRESH_NONE and s[ch + CH_REF_DUE] <= cycle:
         fall_due(s, ch)
         s[ch + CH_PLANNED] = 0
+    if s[s[ch + CH_MEM] + T_ROUND_ROBIN]:
+        req = round_robin.step(s, transfers, log, ch, cycle)
+        if req != NONE:
+            occupy_data_bus(s, ch, req, cycle)
+        return req
+    if s[ch + CH_CAP_AT] <= cycle:
+        list_precharges(s, ch, cycle, True)
     if s[ch + CH_PLANNED] == 0:
         plan(s, ch, cycle)
-    req, at = NONE, cycle
+    req = NONE
     if s[ch + CH_PLAN_COL_T] == cycle:
-        req, at = issue_column(s, transfers, log, ch, cycle)
-        occupy_data_bus(s, ch, req, at)
-        if row_still_ready(s, ch, cycle):
+        req = issue_column(s, transfers, log, ch, cycle)
+        if req != NONE:
+            occupy_data_bus(s, ch, req, cycle)
+        if s[s[ch + CH_MEM] + T_DUAL] and row_still_ready(s, ch, cycle):
             issue_row(s, transfers, log, ch, cycle)
         s[ch + CH_PLANNED] = 0
     elif s[ch + CH_PLAN_ROW_T] == cycle:
         issue_row(s, transfers, log, ch, cycle)
         s[ch + CH_PLANNED] = 0
-    return req, at
+    if s[s[ch + CH_MEM] + T_CAP]:
+        list_precharges(s, ch, cycle, False)
+    return req
 
 
 @njit
 def look_ahead(s: Words, ch: int, cycle: int) -> None:
     """Plan the next command after the step at `cycle` and set the channel's next event."""
-    if s[ch + CH_PLANNED] == 0:
+    if s[s[ch + CH_MEM] + T_ROUND_ROBIN]:
+        round_robin.look_ahead(s, ch, cycle + 1)
+    elif s[ch + CH_PLANNED] == 0:
         plan(s, ch, cycle + 1)
-        s[ch + CH_PLANNED] = 1
+    s[ch + CH_PLANNED] = 1
     at = due_cycle(s, ch)
     explain_gap(s, ch, cycle, at)
     if at >= NEVER:

@@ -13,10 +13,12 @@ from npusim.memory.layout import (
     BK_ACT_OK,
     BK_GROUP,
     BK_ID,
+    BK_LISTED,
     BK_PRE_OK,
     BK_RANK,
     BK_RD_OK,
     BK_ROW,
+    BK_SERVED,
     BK_WR_OK,
     CH_COL_OK,
     CH_ID,
@@ -34,9 +36,11 @@ from npusim.memory.layout import (
     CMD_PRE,
     CMD_PREAB,
     CMD_RD,
+    CMD_RDA,
     CMD_REFAB,
     CMD_REFPB,
     CMD_WR,
+    CMD_WRA,
     GP_ACT_OK,
     GP_RD_OK,
     GP_SID,
@@ -57,6 +61,7 @@ from npusim.memory.layout import (
     RK_OPEN,
     RK_PC,
     RK_PRE_OK,
+    RK_PREAB_OK,
     RK_RD_OK,
     RK_REF_END,
     RK_REF_OK,
@@ -65,6 +70,7 @@ from npusim.memory.layout import (
     RK_TURN_WR,
     RK_WCK_END,
     RK_WR_OK,
+    T_ACT2PBR,
     T_ACT_LEN,
     T_CCDL,
     T_CCDL_WR,
@@ -148,6 +154,8 @@ def activate(s: Words, log: Words, ch: int, bank: int, row: int, cycle: int) -> 
     ok = max(cycle + s[mem + T_RRDS], s[rank + RK_FAW + at] + s[mem + T_FAW])
     raise_to(s, rank + RK_ACT_OK, ok)
     raise_to(s, rank + RK_REF_OK, cycle + s[mem + T_RCREF])
+    if s[mem + T_ACT2PBR]:
+        raise_to(s, rank + RK_REFPB_OK, cycle + s[mem + T_ACT2PBR])
     s[rank + RK_OPEN] += 1
     occupy_row_bus(s, ch, cycle, s[mem + T_ACT_LEN])
     s[ch + CH_N_ACT] += 1
@@ -158,6 +166,7 @@ def activate(s: Words, log: Words, ch: int, bank: int, row: int, cycle: int) -> 
 def close(s: Words, ch: int, bank: int, cycle: int, to_act: int) -> None:
     """Close a bank by a precharge that starts at `cycle`."""
     mem, rank = s[ch + CH_MEM], s[bank + BK_RANK]
+    s[bank + BK_SERVED], s[bank + BK_LISTED] = 0, 0
     raise_to(s, bank + BK_ACT_OK, cycle + to_act)
     raise_to(s, rank + RK_REF_OK, cycle + s[mem + T_RPREF])
     if s[bank + BK_ROW] != NONE:
@@ -210,7 +219,7 @@ def refresh_bank(s: Words, log: Words, ch: int, bank: int, cycle: int) -> None:
     mem, rank = s[ch + CH_MEM], s[bank + BK_RANK]
     raise_to(s, bank + BK_ACT_OK, cycle + s[mem + T_RFCPB])
     raise_to(s, rank + RK_ACT_OK, cycle + s[mem + T_PBR2ACT])
-    s[rank + RK_REFPB_OK] = cycle + s[mem + T_PBR2PBR]
+    raise_to(s, rank + RK_REFPB_OK, cycle + s[mem + T_PBR2PBR])
     occupy_row_bus(s, ch, cycle, 1)
     s[ch + CH_N_REFPB] += 1
     bank_changed(s, ch, bank, False)
@@ -227,8 +236,13 @@ def separate_stack_ids(s: Words, rank: int, group: int, ok: int) -> None:
 
 
 @njit
-def column(s: Words, log: Words, ch: int, bank: int, write: int, cycle: int) -> None:
-    """RD or WR; `cycle` is that of the column command itself (after a CAS, if any)."""
+def column(
+    s: Words, log: Words, ch: int, bank: int, write: int, cycle: int, is_closing: bool
+) -> None:
+    """RD or WR; `cycle` is that of the column command itself (after a CAS, if any).
+
+    A closing one (RDA, WRA) precharges by itself once tRAS and tRTP or tWR are over.
+    """
     mem, rank, group = s[ch + CH_MEM], s[bank + BK_RANK], s[bank + BK_GROUP]
     if write:
         raise_to(s, bank + BK_PRE_OK, cycle + s[mem + T_WR])
@@ -262,4 +276,11 @@ def column(s: Words, log: Words, ch: int, bank: int, write: int, cycle: int) -> 
         s[ch + CH_ROW_OK] = cycle + length
     latency = s[mem + T_WL] if write else s[mem + T_RL]
     raise_to(s, rank + RK_WCK_END, cycle + latency + s[mem + T_WCKPST])
-    record(s, log, ch, cycle, CMD_WR if write else CMD_RD, s[bank + BK_ID], s[bank + BK_ROW])
+    s[bank + BK_SERVED] += 1
+    if not is_closing:
+        record(s, log, ch, cycle, CMD_WR if write else CMD_RD, s[bank + BK_ID], s[bank + BK_ROW])
+        return
+    record(s, log, ch, cycle, CMD_WRA if write else CMD_RDA, s[bank + BK_ID], s[bank + BK_ROW])
+    # a PREab still waits for the tRAS of this row
+    raise_to(s, rank + RK_PREAB_OK, s[bank + BK_ACT_OK] - s[mem + T_RC] + s[mem + T_RAS])
+    close(s, ch, bank, s[bank + BK_PRE_OK], s[mem + T_RP])

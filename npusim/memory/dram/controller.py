@@ -2,16 +2,19 @@
 
 `plan` finds the command the controller issues next and its cycle; time between is skipped, because
 nothing can become ready in it. Order at a cycle: requests whose row was opened for them (active
-list), the refresh list, the read queue or, in write mode, the write queue; inside a list the
-oldest whose next command is ready. A precharge never goes to a bank of the active list and, with
-row hits first, not to one with an older queued hit. A channel with separate row and column command
-buses (HBM) issues one command on each per cycle. Policy: reference/dram/README.md.
+list), the refresh list, the read queue or, in write mode, the write queue. Of the active list and
+the queues the oldest whose next command is ready is taken, of the refresh list the first only. A
+precharge never goes to a bank of the active list and, with row hits first, not to one with a
+queued hit that is at least as old. A channel with separate row and column command buses (HBM)
+issues one command on each per cycle, the column command first; write mode is judged for both.
+This is the policy of Ramulator 2.1 (CMU-SAFARI/ramulator2, commit c5b1c3a); the other one is in
+`round_robin`.
 """
 
 from __future__ import annotations
 
 from npusim.memory.dram import refresh
-from npusim.memory.dram.commands import activate, close, column, precharge, record
+from npusim.memory.dram.commands import activate, column, precharge, record
 from npusim.memory.dram.queues import bank_changed, unlink
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
@@ -24,6 +27,7 @@ from npusim.memory.layout import (
     BK_RANK,
     BK_RD_OK,
     BK_ROW,
+    BK_SERVED,
     BK_WR_OK,
     CH_ACT2_AT,
     CH_ACT2_BANK,
@@ -31,6 +35,7 @@ from npusim.memory.layout import (
     CH_ACTIVE_N,
     CH_BUSY,
     CH_BUSY_N,
+    CH_CAS_REQ,
     CH_COL_OK,
     CH_FREE_REQ,
     CH_HELD,
@@ -88,19 +93,19 @@ from npusim.memory.layout import (
     RK_RD_OK,
     RK_WCK_END,
     RK_WR_OK,
+    RQ_ARRIVE,
     RQ_BANK,
     RQ_CLASS,
     RQ_NEXT,
     RQ_QUEUED,
     RQ_ROW,
-    RQ_SEQ,
     RQ_TID,
     RQ_WRITE,
     T_AAD,
+    T_CAP,
     T_CLOSED,
     T_DUAL,
     T_ODD,
-    T_RP,
     T_WCK,
     TR_ACCESSES,
     TR_CONFLICTS,
@@ -156,24 +161,22 @@ def plan(s: Words, ch: int, now: int) -> int:
     col_from = max(now, s[ch + CH_COL_OK]) | odd
     row_from = max(now, s[ch + CH_ROW_OK])
     s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T] = NEVER, NEVER
+    if s[ch + CH_CAS_REQ] != NONE:
+        return plan_column_only(s, ch, col_from, s[ch + CH_CAS_REQ], 0)
     col_t, col_key, col = NEVER, NEVER, NONE
     for i in range(s[ch + CH_ACTIVE_N]):
         req = s[s[ch + CH_ACTIVE] + i]
         t = max(column_ok(s, s[req + RQ_BANK], s[req + RQ_WRITE]) | odd, col_from)
-        if t < col_t or (t == col_t and s[req + RQ_SEQ] < col_key):
-            col_t, col_key, col = t, s[req + RQ_SEQ], req
+        if t < col_t or (t == col_t and s[req + RQ_ARRIVE] < col_key):  # ties: opened first
+            col_t, col_key, col = t, s[req + RQ_ARRIVE], req
     if col_t == now and s[mem + T_DUAL] == 0 and s[ch + CH_ACT2_AT] == NONE:
         return plan_column_only(s, ch, col_t, col, col_key)
     s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_COL], s[ch + CH_PLAN_KEY] = col_t, col, col_key
     if s[ch + CH_REF_PENDING] > 0:
-        t, command, target = refresh.next_command(s, ch, row_from)
-        if command in (CMD_REFAB, CMD_REFPB):
-            t |= odd
-        if t < NEVER:
-            s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_ROW], s[ch + CH_PLAN_CMD] = t, target, command
+        plan_refresh(s, ch, row_from, odd)
         row_key = RANK_REFRESH
     else:
-        if col_t > now:
+        if col_t > now or s[mem + T_DUAL]:
             set_write_mode(s, ch, now)
         row_key = plan_queue(s, ch, col_from, row_from, odd)
     if s[ch + CH_ACT2_AT] != NONE:
@@ -226,17 +229,30 @@ def plan_queue(s: Words, ch: int, col_from: int, row_from: int, odd: int) -> int
 
 @njit
 def plan_second_activate(s: Words, ch: int, now: int, row_key: int) -> int:
-    """LPDDR5 ACT2: issued when nothing else is ready, first of all when its deadline is near."""
+    """LPDDR5 ACT2: issued when nothing else is ready, first of all at its deadline.
+
+    A cycle before, it takes the place of a CAS, whose RD or WR would fill the deadline.
+    """
     mem = s[ch + CH_MEM]
     t = max(now, s[ch + CH_ROW_OK])
-    deadline = s[ch + CH_ACT2_AT] + s[mem + T_AAD] - 1
+    deadline = s[ch + CH_ACT2_AT] + s[mem + T_AAD]
     if t >= deadline:
-        s[ch + CH_PLAN_COL_T] = max(s[ch + CH_PLAN_COL_T], t + 1)
-        s[ch + CH_PLAN_ROW_T] = NEVER
+        s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T] = NEVER, NEVER
+    elif t == deadline - 1 and s[ch + CH_PLAN_COL_T] == t and cas_needed(s, ch, t):
+        if s[ch + CH_PLAN_ROW_T] > t or s[ch + CH_PLAN_KEY] < row_key:
+            s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T] = NEVER, NEVER
     if t < s[ch + CH_PLAN_ROW_T]:
         s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_CMD] = t, CMD_ACT2
         return RANK_LAST
     return row_key
+
+
+@njit
+def cas_needed(s: Words, ch: int, cycle: int) -> bool:
+    """Whether WCK is off when the planned column command would be issued at `cycle`."""
+    bank = s[s[ch + CH_PLAN_COL] + RQ_BANK]
+    is_wck_used = s[s[ch + CH_MEM] + T_WCK] != 0
+    return is_wck_used and cycle >= s[s[bank + BK_RANK] + RK_WCK_END]
 
 
 @njit
@@ -299,35 +315,74 @@ def issue_row(s: Words, transfers: Words, log: Words, ch: int, cycle: int) -> No
 
 @njit
 def row_still_ready(s: Words, ch: int, cycle: int) -> bool:
-    """Whether the planned row command may share its cycle with the column command just issued."""
-    if s[ch + CH_PLAN_ROW_T] > cycle:
-        return False
-    if s[ch + CH_REF_PENDING] > 0 or s[ch + CH_PLAN_CMD] == CMD_ACT:
-        return s[ch + CH_REF_PENDING] == 0
-    bank = s[s[ch + CH_PLAN_ROW] + RQ_BANK]
-    return s[bank + BK_PRE_OK] <= cycle
+    """Whether a row command shares its cycle with the column command just issued.
+
+    The row command bus looks again: the refresh list, or the queue of the write mode as it is
+    now that the column command has left.
+    """
+    before = s[ch + CH_WRITE_MODE]
+    if s[ch + CH_REF_PENDING] == 0:
+        set_write_mode(s, ch, cycle)
+        if before == s[ch + CH_WRITE_MODE]:
+            if s[ch + CH_PLAN_ROW_T] > cycle:
+                return False
+            if is_row_possible(s, ch, cycle):
+                return True
+    s[ch + CH_PLAN_ROW_T] = NEVER
+    odd, row_from = s[s[ch + CH_MEM] + T_ODD], max(cycle, s[ch + CH_ROW_OK])
+    if s[ch + CH_REF_PENDING] > 0:
+        plan_refresh(s, ch, row_from, odd)
+    else:
+        plan_queue(s, ch, NO_CYCLE, row_from, odd)
+    return s[ch + CH_PLAN_ROW_T] <= cycle
 
 
 @njit
-def issue_column(s: Words, transfers: Words, log: Words, ch: int, cycle: int) -> tuple[int, int]:
-    """Issue the planned column command; returns (request, cycle of RD or WR) and frees nothing."""
+def is_row_possible(s: Words, ch: int, cycle: int) -> bool:
+    """Whether the column command just issued leaves the bank of a planned PRE alone."""
+    if s[ch + CH_PLAN_CMD] == CMD_ACT:
+        return True
+    return s[s[s[ch + CH_PLAN_ROW] + RQ_BANK] + BK_PRE_OK] <= cycle
+
+
+@njit
+def plan_refresh(s: Words, ch: int, row_from: int, odd: int) -> None:
+    """Next command of the refresh list."""
+    t, command, target = refresh.next_command(s, ch, row_from)
+    if command in (CMD_REFAB, CMD_REFPB):
+        t |= odd
+    if t < NEVER:
+        s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_ROW], s[ch + CH_PLAN_CMD] = t, target, command
+
+
+@njit
+def issue_column(s: Words, transfers: Words, log: Words, ch: int, cycle: int) -> int:
+    """Issue the planned column command; returns its request, to be served and freed.
+
+    A CAS that has to come first takes this cycle, the command the next: then NONE.
+    """
     req, mem = s[ch + CH_PLAN_COL], s[ch + CH_MEM]
     bank, write = s[req + RQ_BANK], s[req + RQ_WRITE]
-    if s[mem + T_WCK] and cycle >= s[s[bank + BK_RANK] + RK_WCK_END]:
-        record(s, log, ch, cycle, CMD_CAS, s[bank + BK_ID], NONE)
-        s[ch + CH_N_CAS] += 1
-        cycle += 1
+    is_closing = 0 < s[mem + T_CAP] <= s[bank + BK_SERVED]
+    if s[mem + T_WCK]:
+        if s[ch + CH_CAS_REQ] != NONE:
+            s[ch + CH_CAS_REQ], is_closing = NONE, False
+        elif cas_needed(s, ch, cycle):
+            record(s, log, ch, cycle, CMD_CAS, s[bank + BK_ID], NONE)
+            s[ch + CH_N_CAS] += 1
+            s[ch + CH_CAS_REQ] = req
+            s[ch + CH_COL_OK], s[ch + CH_ROW_OK] = cycle + 1, cycle + 1
+            return NONE
     classify(s, transfers, ch, req, CLASS_HIT)
     if s[req + RQ_QUEUED]:
         unlink(s, ch, bank, req, write)
     else:
         leave_active(s, ch, bank, req)
-    column(s, log, ch, bank, write, cycle)
     if s[mem + T_CLOSED] and no_hit_queued(s, bank):
-        # auto precharge: starts by itself once tRAS and tRTP or tWR are over
-        close(s, ch, bank, s[bank + BK_PRE_OK], s[mem + T_RP])
+        is_closing = True
+    column(s, log, ch, bank, write, cycle, is_closing)
     bank_changed(s, ch, bank, s[bank + BK_ROW] == NONE)
-    return req, cycle
+    return req
 
 
 @njit

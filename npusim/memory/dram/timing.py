@@ -56,6 +56,8 @@ class DramDevice:
         LPDDR5: ACT1 + ACT2; CAS before a column command when WCK is off.
     source : str
         Where the numbers come from.
+    spacing : Mapping[str, int]
+        Spacings stated in controller cycles; they replace those derived from `timing`.
     """
 
     name: str
@@ -81,6 +83,7 @@ class DramDevice:
     two_step_activate: bool
     wck_sync: bool
     timing: Mapping[str, int] = field(hash=False)
+    spacing: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def burst_bytes(self) -> int:
@@ -188,6 +191,8 @@ def spacings(device: DramDevice) -> dict[str, int]:
         "AAD": t.get("nAAD", 0) * k if device.two_step_activate else 0,
         "WCK": int(device.wck_sync),
         "WCKPST": t.get("nWCKPST", 0) * k,
+        "ACT2PBR": t["nRRDS"] * k + act if device.dual_command_bus else 0,
+        **device.spacing,
     }
 
 

@@ -1,0 +1,1 @@
+"""Reference cases of public cycle-level DRAM simulators: read, replayed and compared."""
