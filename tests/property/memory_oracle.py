@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from npusim.memory.specs import DramConfig
 from tests.property.memory_oracle_crossings import Crossings
 from tests.property.memory_oracle_dram import INFINITY, Channel, cycle_from, edge
+from tests.property.memory_oracle_round_robin import RoundRobinChannel
 
 
 @dataclass
@@ -71,7 +72,9 @@ class Oracle(Crossings):
         self.channels = []
         for m in memories:
             n = m.channels if isinstance(m, DramConfig) else 0
-            self.channels.append([Channel(m, self.arrived) for _ in range(n)])
+            kind = {"frfcfs": Channel, "bank_round_robin": RoundRobinChannel}
+            make = kind[getattr(m, "controller", "frfcfs")]
+            self.channels.append([make(m, self.arrived) for _ in range(n)])
         self.bank_free = [[0] * (0 if isinstance(m, DramConfig) else m.banks) for m in memories]
 
     # --- events ---------------------------------------------------------------------------------
@@ -281,7 +284,7 @@ class Oracle(Crossings):
             wanted = not modify and not (write and spec.posted_writes)
             status = channel.offer(now, bank, row, at, as_write, burst if wanted else None)
             if status == "full":
-                return channel, as_write
+                return channel, as_write and channel.has_write_queue
             burst.pieces.pop(0)
             if status != "queued" and wanted:
                 cycle = cycle_from(channel.period, now) + 1

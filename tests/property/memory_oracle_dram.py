@@ -30,6 +30,7 @@ class Request:
     accepted: int
     number: int
     axi: Any
+    merged: list[Request] = field(default_factory=list)
 
 
 @dataclass
@@ -41,6 +42,8 @@ class Bank:
     pre_ok: int = 0
     rd_ok: int = 0
     wr_ok: int = 0
+    served: int = 0
+    is_listed: bool = False
 
 
 @dataclass
@@ -54,12 +57,14 @@ class Rank:
     ref_ok: int = 0
     refpb_ok: int = 0
     wck_end: int = 0
-    refreshes_due: int = 0
+    preab_ok: int = 0
     activates: list[int] = field(default_factory=list)
 
 
 class Channel:
     """One controller, one cycle at a time."""
+
+    has_write_queue = True
 
     def __init__(self, spec: DramConfig, finish) -> None:
         device = spec.device
@@ -92,28 +97,39 @@ class Channel:
         self.second_act: int | None = None
         self.due = self.t["REFI"] if spec.refresh == "all_bank" else self.t["REFIPB"]
         self.next_bank = 0
-        self.per_bank_due = 0
+        self.listed: list[tuple[str, Any]] = []  # refreshes and forced precharges
+        self.after_cas: Request | None = None
         self.last_write_end = 0
         self.commands: list[tuple[int, str, int]] = []
 
     def has_work(self) -> bool:
-        return bool(self.queues[0] or self.queues[1] or self.active or self.refresh_listed())
+        return bool(self.held() or self.listed or self.is_closing_soon())
 
-    def refresh_listed(self) -> int:
-        return self.per_bank_due + sum(r.refreshes_due for r in self.ranks)
+    def held(self) -> int:
+        waiting = self.after_cas is not None and self.after_cas not in self.active
+        return len(self.queues[0]) + len(self.queues[1]) + len(self.active) + waiting
+
+    def is_closing_soon(self) -> bool:
+        has_cap = self.spec.page_policy == "closed_cap"
+        return has_cap and any(
+            b.served >= self.spec.page_cap and not b.is_listed for b in self.banks
+        )
 
     def next_ps(self) -> float:
         return INFINITY if self.asleep else edge(self.period, self.cycle + 1)
 
     def offer(self, now: int, bank: int, row: int, address: int, is_write: bool, axi) -> str:
-        cycle = cycle_from(self.period, now)
         if any(r.address == address and r.bank == bank for r in self.queues[1]):
             return "merged" if is_write else "forwarded"
+        return self.enter(now, bank, row, address, is_write, axi)
+
+    def enter(self, now: int, bank: int, row: int, address: int, is_write: bool, axi) -> str:
+        cycle = cycle_from(self.period, now)
         if len(self.queues[is_write]) >= self.limits[is_write]:
             return "full"
         while self.asleep and self.cycle < cycle:
             quiet = cycle if self.spec.refresh == "none" else min(cycle, self.due - 1)
-            if quiet > self.cycle and not self.refresh_listed():
+            if quiet > self.cycle and not self.listed:
                 self.cycle, self.write_mode = quiet, True  # idle cycles without a refresh
             else:
                 self.tick()
@@ -132,59 +148,108 @@ class Channel:
 
     def tick(self) -> None:
         self.cycle += 1
-        now, t = self.cycle, self.t
-        if self.spec.refresh != "none" and now >= self.due:
-            if self.spec.refresh == "all_bank":
-                for rank in self.ranks:
-                    rank.refreshes_due += 1
-                self.due += t["REFI"]
-            else:
-                self.per_bank_due += 1
-                self.due += t["REFIPB"]
-        column, row = self.choose(now)
-        if t["AAD"] and self.second_act is not None:
-            forced = max(now, self.row_bus) == now and now >= self.second_act + t["AAD"] - 1
-            if forced or (column is None and row is None and now >= self.row_bus):
-                self.second_act = None
-                self.col_bus = self.row_bus = now + 1
-                self.commands.append((now, "ACT2", -1))
-                return
-        if column is not None:
-            listed = self.refresh_listed()
-            self.issue_column(column, now)
-            if not t["DUAL"] or row is None or listed:
-                return
-            if row[0] == "PRE" and self.banks[row[1].bank].pre_ok > now:
-                return
-        if row is not None:
-            self.issue_row(row, now)
+        now = self.cycle
+        self.list_refreshes(now)
+        self.list_precharges(now)
+        if self.t["DUAL"]:
+            self.use_column_bus(now)
+            self.use_row_bus(now)
+        else:
+            self.use_only_bus(now)
 
-    def choose(self, now: int):
+    def list_refreshes(self, now: int) -> None:
+        if self.spec.refresh == "none" or now < self.due:
+            return
+        if self.spec.refresh == "all_bank":
+            self.listed += [("rank", rank) for rank in self.ranks]
+            self.due += self.t["REFI"]
+        else:
+            self.listed.append(("bank", self.banks[self.next_bank]))
+            self.next_bank = (self.next_bank + 1) % len(self.banks)
+            self.due += self.t["REFIPB"]
+
+    def list_precharges(self, now: int) -> None:
+        if self.spec.page_policy != "closed_cap":
+            return
+        for bank in self.banks:
+            ready = max(bank.pre_ok, self.ranks[bank.rank].pre_ok) <= now
+            if bank.served >= self.spec.page_cap and not bank.is_listed and ready:
+                self.listed.append(("precharge", bank))
+                bank.is_listed = True
+
+    def use_only_bus(self, now: int) -> None:
         t = self.t
-        parity = not t["ODD"] or now % 2 == 1
-        col_free = now >= self.col_bus and parity
-        ready = [r for r in self.active if col_free and self.column_ok(r) <= now]
-        column = min(ready, key=lambda r: r.number, default=None)
-        if column is not None and not t["DUAL"]:
-            return column, None
-        if self.refresh_listed():
-            row = self.refresh_command(now, parity) if now >= self.row_bus else None
-            return column, row
-        if column is None:
-            self.judge_mode(now)
+        if self.after_cas is not None:
+            request, self.after_cas = self.after_cas, None
+            self.issue_column(request, now, after_cas=True)
+            return
+        deadline = INFINITY if self.second_act is None else self.second_act + t["AAD"]
+        is_free = now >= self.row_bus
+        command = self.pick(now) if is_free and now < deadline else None
+        if command is not None and command[0] == "column":
+            rank = self.ranks[self.banks[command[1].bank].rank]
+            if t["WCK"] and now >= rank.wck_end:
+                if deadline <= now + 1:
+                    command = None
+                else:
+                    self.commands.append((now, "CAS", -1))
+                    self.after_cas = command[1]
+                    self.col_bus = self.row_bus = now + 1
+                    return
+        if command is not None:
+            self.issue(command, now)
+        elif self.second_act is not None and is_free:
+            self.second_act = None
+            self.col_bus = self.row_bus = now + 1
+            self.commands.append((now, "ACT2", -1))
+
+    def pick(self, now: int):
+        columns = [r for r in self.active if self.column_ok(r) <= now]
+        if columns:
+            return "column", min(columns, key=lambda r: r.accepted)  # ties: opened first
+        if self.listed:
+            return self.refresh_command(now, True)
+        self.judge_mode(now)
         queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
-        hits = [
-            r
-            for r in queue
-            if col_free and self.banks[r.bank].row == r.row and self.column_ok(r) <= now
-        ]
-        if column is None:
-            column = min(hits, key=lambda r: r.number, default=None)
-        rows = [c for r in queue if (c := self.row_command(r, queue, now, parity)) is not None]
-        row = min(rows, key=lambda c: c[1].number, default=None)
-        if column is not None and row is not None and not t["DUAL"]:
-            return (column, None) if column.number < row[1].number else (None, row)
-        return column, row
+        commands = [("column", r) for r in queue if self.is_ready_hit(r, now)]
+        commands += [c for r in queue if (c := self.row_command(r, queue, now, True)) is not None]
+        return min(commands, key=lambda c: c[1].number, default=None)
+
+    def use_column_bus(self, now: int) -> None:
+        if now < self.col_bus or (self.t["ODD"] and now % 2 == 0):
+            return
+        columns = [r for r in self.active if self.column_ok(r) <= now]
+        if columns:
+            self.issue_column(min(columns, key=lambda r: r.accepted), now)
+        elif not self.listed:
+            self.judge_mode(now)
+            queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
+            hits = [r for r in queue if self.is_ready_hit(r, now)]
+            if hits:
+                self.issue_column(min(hits, key=lambda r: r.number), now)
+
+    def use_row_bus(self, now: int) -> None:
+        if now < self.row_bus:
+            return
+        parity = not self.t["ODD"] or now % 2 == 1
+        if self.listed:
+            command = self.refresh_command(now, parity)
+        else:
+            self.judge_mode(now)
+            queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
+            rows = [c for r in queue if (c := self.row_command(r, queue, now, parity)) is not None]
+            command = min(rows, key=lambda c: c[1].number, default=None)
+        if command is not None:
+            self.issue_row(command, now)
+
+    def issue(self, command, now: int) -> None:
+        if command[0] == "column":
+            self.issue_column(command[1], now)
+        else:
+            self.issue_row(command, now)
+
+    def is_ready_hit(self, r: Request, now: int) -> bool:
+        return self.banks[r.bank].row == r.row and self.column_ok(r) <= now
 
     def judge_mode(self, now: int) -> None:
         reads, writes = (sum(r.accepted < now for r in q) for q in self.queues)
@@ -213,36 +278,29 @@ class Channel:
             return ("ACT", r) if ok <= now and free else None
         if any(a.bank == r.bank for a in self.active):
             return None
-        older_hit = any(
-            o.bank == r.bank and o.row == bank.row and o.number < r.number for o in queue
+        earlier_hit = any(
+            o.bank == r.bank and o.row == bank.row and o.accepted <= r.accepted for o in queue
         )
-        if older_hit and self.spec.scheduler == "frfcfs_row_hit":
+        if earlier_hit and self.spec.scheduler == "frfcfs_row_hit":
             return None
         return ("PRE", r) if max(bank.pre_ok, rank.pre_ok) <= now else None
 
     def refresh_command(self, now: int, parity: bool):
-        t = self.t
-        if self.spec.refresh == "all_bank":
-            for rank in self.ranks:
-                if not rank.refreshes_due:
-                    continue
-                is_open = [b for b in rank.banks if self.banks[b].row is not None]
-                if is_open:
-                    used = any(a.bank in rank.banks for a in self.active)
-                    ok = max(rank.pre_ok, *(self.banks[b].pre_ok for b in is_open))
-                    if not used and ok <= now:
-                        return "PREab", rank
-                elif rank.ref_ok <= now and parity:
-                    return "REFab", rank
+        kind, what = self.listed[0]
+        if kind == "rank":
+            is_open = [b for b in what.banks if self.banks[b].row is not None]
+            if not is_open:
+                return ("REFab", what) if what.ref_ok <= now and parity else None
+            used = any(a.bank in what.banks for a in self.active)
+            ok = max(what.pre_ok, what.preab_ok, *(self.banks[b].pre_ok for b in is_open))
+            return ("PREab", what) if not used and ok <= now else None
+        rank = self.ranks[what.rank]
+        if kind == "bank" and what.row is None:
+            ok = max(what.act_ok + self.t["ACT_LEN"] - 1, rank.refpb_ok)
+            return ("REFpb", what) if ok <= now and parity else None
+        if any(self.banks[a.bank] is what for a in self.active):
             return None
-        bank = self.banks[self.next_bank]
-        rank = self.ranks[bank.rank]
-        if bank.row is None:
-            ok = max(bank.act_ok + t["ACT_LEN"] - 1, rank.refpb_ok)
-            return ("REFpb", bank) if ok <= now and parity else None
-        if any(a.bank == self.next_bank for a in self.active):
-            return None
-        return ("PREpb", bank) if max(bank.pre_ok, rank.pre_ok) <= now else None
+        return ("PREpb", what) if max(what.pre_ok, rank.pre_ok) <= now else None
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -252,6 +310,7 @@ class Channel:
             self.col_bus = now + length
 
     def close(self, bank: Bank, now: int, to_act: int) -> None:
+        bank.served, bank.is_listed = 0, False
         bank.act_ok = max(bank.act_ok, now + to_act)
         bank.row = None
         rank = self.ranks[bank.rank]
@@ -274,13 +333,15 @@ class Channel:
             if len(rank.activates) == 4:
                 rank.act_ok = max(rank.act_ok, rank.activates[0] + t["FAW"])
             rank.ref_ok = max(rank.ref_ok, now + t["RCREF"])
-            self.queues[what.is_write].remove(what)
-            self.active.append(what)
+            rank.refpb_ok = max(rank.refpb_ok, now + t["ACT2PBR"])
+            self.open_for(what)
             if t["AAD"]:
                 self.second_act = now
             self.take_row_bus(now, t["ACT_LEN"])
         elif kind in ("PRE", "PREpb"):
             bank = self.banks[what.bank] if kind == "PRE" else what
+            if kind == "PREpb" and self.listed[0][0] == "precharge":
+                self.listed.pop(0)
             self.close(bank, now, t["RP"])
             rank = self.ranks[bank.rank]
             rank.pre_ok = max(rank.pre_ok, now + t["PPD"])
@@ -293,28 +354,40 @@ class Channel:
         elif kind == "REFab":
             what.act_ok = max(what.act_ok, now + t["RFC"])
             what.ref_ok = max(what.ref_ok, now + t["RFC"])
-            what.refreshes_due -= 1
+            self.listed.pop(0)
             self.take_row_bus(now, 1)
         else:
             rank = self.ranks[what.rank]
             what.act_ok = max(what.act_ok, now + t["RFCPB"])
             rank.act_ok = max(rank.act_ok, now + t["PBR2ACT"])
-            rank.refpb_ok = now + t["PBR2PBR"]
-            self.per_bank_due -= 1
-            self.next_bank = (self.next_bank + 1) % len(self.banks)
+            rank.refpb_ok = max(rank.refpb_ok, now + t["PBR2PBR"])
+            self.listed.pop(0)
             self.take_row_bus(now, 1)
 
-    def issue_column(self, r: Request, now: int) -> None:
+    def open_for(self, r: Request) -> None:
+        """An activated request waits for its column command apart from the others."""
+        self.queues[r.is_write].remove(r)
+        self.active.append(r)
+
+    def remove(self, r: Request) -> None:
+        queue = self.active if r in self.active else self.queues[r.is_write]
+        queue.remove(r)
+
+    def is_closing(self, r: Request, after_cas: bool) -> bool:
+        bank = self.banks[r.bank]
+        if self.spec.page_policy == "closed_cap":
+            return bank.served >= self.spec.page_cap and not after_cas
+        return self.spec.page_policy == "closed" and not any(
+            o.bank == r.bank and o.row == bank.row for q in self.queues for o in q
+        )
+
+    def issue_column(self, r: Request, now: int, after_cas: bool = False) -> None:
         t, bank = self.t, self.banks[r.bank]
         rank, group = self.ranks[bank.rank], self.groups[bank.group]
-        if t["WCK"] and now >= rank.wck_end:
-            self.commands.append((now, "CAS", -1))
-            now += 1
         self.commands.append((now, "WR" if r.is_write else "RD", r.number))
-        if r in self.active:
-            self.active.remove(r)
-        else:
-            self.queues[r.is_write].remove(r)
+        self.remove(r)
+        is_closing = self.is_closing(r, after_cas)
+        bank.served += 1
         latency = t["WL"] if r.is_write else t["RL"]
         if r.is_write:
             bank.pre_ok = max(bank.pre_ok, now + t["WR"])
@@ -341,12 +414,12 @@ class Channel:
         if not t["DUAL"]:
             self.row_bus = now + t["COL_LEN"]
         rank.wck_end = max(rank.wck_end, now + latency + t["WCKPST"])
-        if self.spec.page_policy == "closed" and not any(
-            o.bank == r.bank and o.row == bank.row for q in self.queues for o in q
-        ):
+        if is_closing:
+            rank.preab_ok = max(rank.preab_ok, bank.act_ok - t["RC"] + t["RAS"])
             self.close(bank, bank.pre_ok, t["RP"])
         end = math.ceil((now + latency) * self.period)
         if r.is_write:
             self.last_write_end = max(self.last_write_end, end)
-        if r.axi is not None:
-            self.finish(r.axi, end + (0 if r.is_write else self.spec.latency_ps))
+        for served in (*r.merged, r):
+            if served.axi is not None:
+                self.finish(served.axi, end + (0 if r.is_write else self.spec.latency_ps))

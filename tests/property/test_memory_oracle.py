@@ -31,6 +31,11 @@ def drams(draw):
             timing["nREFIpb"] = timing["nPBR2PBR"] + draw(st.integers(20, 100))
         device = replace(device, timing=MappingProxyType(timing))
     modes = ["none", "all_bank"] + ["per_bank"] * ("nRFCpb" in device.timing)
+    plain = not (device.two_step_activate or device.rising_edge_only)
+    controller = draw(st.sampled_from(["frfcfs"] + ["bank_round_robin"] * plain))
+    pages = ["open", "open", "closed", "closed_cap"]
+    if controller == "bank_round_robin":
+        modes, pages = ["none", "all_bank"], ["open"]
     return DramConfig(
         name="dram",
         device=device,
@@ -41,7 +46,12 @@ def drams(draw):
         ranks=draw(st.sampled_from([1, 1, 2])),
         read_queue_depth=draw(st.integers(1, 6)),
         write_queue_depth=draw(st.integers(2, 6)),
-        page_policy=draw(st.sampled_from(["open", "open", "closed"])),
+        controller=controller,
+        bank_queue_depth=draw(st.integers(1, 3)),
+        row_hit_limit=draw(st.integers(1, 4)),
+        merged_reads=draw(st.integers(0, 2)),
+        page_policy=draw(st.sampled_from(pages)),
+        page_cap=draw(st.integers(1, 3)),
         refresh=draw(st.sampled_from(modes)),
         posted_writes=draw(st.booleans()),
         partial_write=draw(st.sampled_from(["masked", "read_modify_write"])),
