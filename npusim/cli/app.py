@@ -20,6 +20,7 @@ from npusim.cli.catalog import models, systems
 from npusim.cli.check import check, schema
 from npusim.cli.explain_program import explain_program
 from npusim.cli.inspect import inspect
+from npusim.cli.memory import app as memory
 from npusim.cli.op import op
 from npusim.cli.output import complain
 from npusim.cli.run import run
@@ -56,6 +57,7 @@ app.command("explain-program")(explain_program)
 app.command("inspect")(inspect)
 app.command("trace")(trace)
 app.command("import")(import_)
+app.add_typer(memory)
 
 
 def _print_version(is_asked: bool) -> None:

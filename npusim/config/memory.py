@@ -22,6 +22,21 @@ class PagePolicy(StrEnum):
 
     OPEN = "open"
     CLOSED = "closed"
+    CLOSED_CAP = "closed_cap"
+
+
+class DramController(StrEnum):
+    """How a channel's controller queues and picks commands."""
+
+    FRFCFS = "frfcfs"
+    BANK_ROUND_ROBIN = "bank_round_robin"
+
+
+class DramScheduler(StrEnum):
+    """Whether a queued row hit keeps a row open against a conflict that came no earlier."""
+
+    FRFCFS = "frfcfs"
+    FRFCFS_ROW_HIT = "frfcfs_row_hit"
 
 
 class RefreshMode(StrEnum):
@@ -51,7 +66,8 @@ class DramSpec(Spec):
     capacity_bytes: PositiveInt
     """Size, all channels and ranks together."""
     address_map: str
-    """Named order of address fields, or a bit-by-bit map."""
+    """Named order of address fields (BGlow, RowLinear, BankLow, BGlowXOR), or every field with its
+    bits above the channel: ``BankGroup:5-6,Column:7-12,Bank:13-14,Row:15-29;Bank^=Row[1:0]``."""
     channel_interleave_bytes: PositiveInt
     """Contiguous bytes in one channel before the next; a power of two."""
     read_queue_depth: PositiveInt
@@ -72,6 +88,45 @@ class DramSpec(Spec):
     """What a write of less than a burst costs."""
     latency_ps: NonNegativeInt
     """Static part of controller and PHY, per read."""
+    controller: DramController | None = None
+    """First ready first come, with a read and a write queue; or a queue per bank, served round
+    robin, behind one queue of `read_queue_depth` entries. Absent: frfcfs."""
+    scheduler: DramScheduler | None = None
+    """Order inside a queue of the frfcfs controller. Absent: frfcfs_row_hit."""
+    page_cap: PositiveInt | None = None
+    """Column accesses after which closed_cap closes a row; required with it."""
+    bank_queue_depth: PositiveInt | None = None
+    """Commands queued per bank; required with controller bank_round_robin."""
+    row_hit_limit: PositiveInt | None = None
+    """Column accesses after which a conflict may close a row that is still wanted; required with
+    controller bank_round_robin."""
+
+    @model_validator(mode="after")
+    def _policies_have_their_keys(self) -> Self:
+        is_round_robin = self.controller is DramController.BANK_ROUND_ROBIN
+        self._with("page_policy: closed_cap", self.page_policy is PagePolicy.CLOSED_CAP, "page_cap")
+        for key in ("bank_queue_depth", "row_hit_limit"):
+            self._with("controller: bank_round_robin", is_round_robin, key)
+        if not is_round_robin:
+            return self
+        if self.page_policy is not PagePolicy.OPEN:
+            rule = "must be open with controller bank_round_robin"
+            raise RuleError("page_policy", rule, self.page_policy.value)
+        if self.refresh is RefreshMode.PER_BANK:
+            rule = "must be all_bank or none with controller bank_round_robin"
+            raise RuleError("refresh", rule, self.refresh.value)
+        if self.scheduler is not None:
+            rule = "belongs to controller frfcfs"
+            raise RuleError("scheduler", rule, self.scheduler.value)
+        return self
+
+    def _with(self, setting: str, is_set: bool, key: str) -> None:
+        """A key that comes with a setting and only with it."""
+        value = getattr(self, key)
+        if is_set and value is None:
+            raise RuleError(key, f"is required with {setting}")
+        if not is_set and value is not None:
+            raise RuleError(key, f"belongs to {setting}", value)
 
     @model_validator(mode="after")
     def _watermarks_ordered(self) -> Self:

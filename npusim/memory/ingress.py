@@ -11,8 +11,6 @@ from npusim.memory.axi import complete, release
 from npusim.memory.clocking import edge_ceil_ps, edge_ps, next_cycle, set_time
 from npusim.memory.crossing import memory_to_bus_ps
 from npusim.memory.dram.channel import (
-    ACCEPT_FULL,
-    ACCEPT_QUEUED,
     accept,
     cycle_at,
     wake,
@@ -20,6 +18,8 @@ from npusim.memory.dram.channel import (
 from npusim.memory.dram.decode import decode
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
+    ACCEPT_FULL,
+    ACCEPT_QUEUED,
     AX_ADDR,
     AX_ARRIVE,
     AX_END,

@@ -214,6 +214,8 @@ PC_WORDS = 16
 ) = range(13)  # fmt: skip
 REQUEST_WORDS = 13
 CLASS_NEW, CLASS_HIT, CLASS_MISS, CLASS_CONFLICT = -1, 0, 1, 2
+# what becomes of a burst that is offered; NEW: no waiting burst serves it
+ACCEPT_FULL, ACCEPT_QUEUED, ACCEPT_FORWARDED, ACCEPT_MERGED, ACCEPT_NEW = range(5)
 
 # --- growing tables: transfers and run nodes ----------------------------------------------------
 (

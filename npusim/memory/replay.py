@@ -17,9 +17,6 @@ from npusim.errors import ConfigError
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
 from npusim.memory.clocking import first_event
 from npusim.memory.dram.channel import (
-    ACCEPT_FORWARDED,
-    ACCEPT_FULL,
-    ACCEPT_QUEUED,
     accept,
     look_ahead,
     step,
@@ -29,6 +26,9 @@ from npusim.memory.dram.controller import free_request
 from npusim.memory.dram.decode import decode
 from npusim.memory.jit import entry, njit, words_at
 from npusim.memory.layout import (
+    ACCEPT_FORWARDED,
+    ACCEPT_FULL,
+    ACCEPT_QUEUED,
     CH_MEM,
     CH_NOW,
     CHANNEL_WORDS,
@@ -180,14 +180,22 @@ def replay_trace(
         If the arrays differ in length or are empty, an address is unaligned or out of range, or
         arrivals decrease; and what `DramConfig` refuses.
     """
-    given = {
-        "name": "replay", "device": device, "channels": channels, "address_map": address_map,
-        "capacity_bytes": device.channel_bytes * channels * settings.get("ranks", 1),
-        "channel_interleave_bytes": device.burst_bytes, "read_queue_depth": queue_depth,
-        "write_queue_depth": queue_depth, "merged_reads": MERGED_READS,
-    }  # fmt: skip
-    spec = DramConfig(**(given | settings))
+    depths = {"read_queue_depth": queue_depth, "write_queue_depth": queue_depth}
+    spec = replay_memory(device, address_map, **(depths | {"channels": channels} | settings))
     return replay(addr, is_write, arrival_cycle, spec, command_log)
+
+
+def replay_memory(
+    device: DramDevice, address_map: str | tuple[BitField, ...], **settings: Any
+) -> DramConfig:
+    """A memory to replay on: one channel unless `settings`, fields of `DramConfig`, say more."""
+    units = settings.get("channels", 1) * settings.get("ranks", 1)
+    given = {
+        "name": "replay", "device": device, "channels": 1, "address_map": address_map,
+        "capacity_bytes": device.channel_bytes * units, "merged_reads": MERGED_READS,
+        "channel_interleave_bytes": device.burst_bytes,
+    }  # fmt: skip
+    return DramConfig(**(given | settings))
 
 
 def replay(

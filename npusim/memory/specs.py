@@ -132,10 +132,10 @@ class DramConfig:
 
     `write_high_frac` and `write_low_frac` are the drain watermarks of the write queue. `latency_ps`
     is added to every read's return (controller pipeline, PHY). `page_cap` is the number of column
-    accesses after which `closed_cap` closes a row. `controller: bank_round_robin` keeps one queue of
-    `read_queue_depth` transactions and `bank_queue_depth` commands per bank; `row_hit_limit` column
-    commands let a conflict close a row that is still wanted, and at most `merged_reads` reads share
-    the command of another read.
+    accesses after which `closed_cap` closes a row. `controller: bank_round_robin` keeps one queue
+    of `read_queue_depth` transactions and `bank_queue_depth` commands per bank; after
+    `row_hit_limit` column commands a conflict may close a row that is still wanted, and at most
+    `merged_reads` reads share the command of another read.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npusim.config.run_spec import Fidelity
 from npusim.errors import ConfigError
@@ -122,6 +122,13 @@ def _buses(system: SystemConfig, target: Target) -> list[BusConfig]:
     return buses
 
 
+def _controller(spec: DramSpec) -> dict[str, Any]:
+    """Optional keys of the controller that a system states."""
+    keys = ("controller", "scheduler", "page_cap", "bank_queue_depth", "row_hit_limit")
+    stated = {key: getattr(spec, key) for key in keys}
+    return {k: getattr(v, "value", v) for k, v in stated.items() if v is not None}
+
+
 def _memories(system: SystemConfig, target: Target) -> list[DramConfig | SramConfig]:
     memories: list[DramConfig | SramConfig] = [
         DramConfig(
@@ -141,6 +148,7 @@ def _memories(system: SystemConfig, target: Target) -> list[DramConfig | SramCon
             posted_writes=spec.posted_writes,
             partial_write=spec.partial_write.value,
             latency_ps=spec.latency_ps,
+            **_controller(spec),
         )
         for name, spec in system.memories.items()
     ]

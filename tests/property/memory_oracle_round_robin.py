@@ -47,7 +47,9 @@ class RoundRobinChannel(Channel):
         if not self.t["DUAL"]:
             return
         is_column = command[0] == "column"
-        second = self.search(now, is_column or now >= self.col_bus, not is_column or now >= self.row_bus)
+        second = self.search(
+            now, is_column or now >= self.col_bus, not is_column or now >= self.row_bus
+        )
         if second is not None and (second[0] == "column") != is_column:
             self.issue(second, now)
 

@@ -15,6 +15,7 @@ BGlowXOR   BGlow, then Bank ^= low row bits, BankGroup ^= the row bits above tho
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,40 @@ def field_bits(device: DramDevice, ranks: int) -> dict[str, int]:
     }
 
 
+PIECE = re.compile(r"(\w+):(\d+)(?:-(\d+))?")
+HASH = re.compile(r"(\w+)\^=Row\[(\d+)(?::(\d+))?\]")
+
+
+def parse_map(text: str, device: DramDevice, ranks: int) -> tuple[BitField, ...]:
+    """A map by name or bit by bit.
+
+    Bit by bit it lists every field with its lowest and highest bit, low bits first where a field
+    comes in pieces, then hashes: ``BankGroup:5-6,Column:7-12,Bank:13-14,Row:15-29;Bank^=Row[1:0]``.
+    """
+    if ":" not in text:
+        return named_map(text, device, ranks)
+    pieces, *hashes = text.replace(" ", "").split(";")
+    fields, used = [], dict.fromkeys(FIELDS, 0)
+    for piece in pieces.split(","):
+        match = PIECE.fullmatch(piece)
+        if match is None:
+            raise ConfigError("address_map", "reads like Bank:13-14,Row:15-29", piece)
+        name, lsb, msb = match[1], int(match[2]), int(match[3] or match[2])
+        if name not in FIELDS:
+            raise ConfigError("address_map", "no such field", name, nearest(name, FIELDS))
+        if msb < lsb:
+            raise ConfigError("address_map", "bits are lowest-highest", piece)
+        fields.append(BitField(name, lsb, msb - lsb + 1, used[name]))
+        used[name] += msb - lsb + 1
+    for item in filter(None, hashes):
+        match = HASH.fullmatch(item)
+        if match is None:
+            raise ConfigError("address_map", "hashes read like Bank^=Row[1:0]", item)
+        first = int(match[3] or match[2])
+        fields.append(BitField(match[1], first, int(match[2]) - first + 1, xor_row=True))
+    return tuple(fields)
+
+
 def named_map(name: str, device: DramDevice, ranks: int) -> tuple[BitField, ...]:
     """One of the named maps for this device."""
     if name not in ORDERS:
@@ -100,15 +135,17 @@ def check_bijection(fields: tuple[BitField, ...], device: DramDevice, ranks: int
                 "address_map", "no such field", item.field, nearest(item.field, FIELDS)
             )
         if item.xor_row:
-            if item.field in ("Row", "Column") or item.lsb + item.bits > bits["Row"]:
-                raise ConfigError("address_map", "row bits are XORed into bank fields only", item)
+            is_wrong = item.field in ("Row", "Column") or item.lsb + item.bits > bits["Row"]
+            if is_wrong or item.bits < 0 or item.to + item.bits > bits[item.field]:
+                rule = "row bits are XORed into bits of the bank fields"
+                raise ConfigError("address_map", rule, item)
             continue
         source += range(item.lsb, item.lsb + item.bits)
         target += [(item.field, item.to + i) for i in range(item.bits)]
     if sorted(source) != list(range(offset, offset + sum(bits.values()))):
-        raise ConfigError(
-            "address_map", "uses every address bit above the burst once", sorted(source)
-        )
+        last = offset + sum(bits.values()) - 1
+        rule = f"uses every address bit above the burst once, {offset} to {last}"
+        raise ConfigError("address_map", rule, sorted(source))
     if sorted(target) != sorted((name, i) for name, n in bits.items() for i in range(n)):
         raise ConfigError("address_map", "sets every field bit once", sorted(target))
 
@@ -117,7 +154,7 @@ def segments(
     address_map: str | tuple[BitField, ...], device: DramDevice, ranks: int
 ) -> list[tuple[int, int, int, int]]:
     """(source bit, mask, destination bit, target) rows for `decode`, fields of a bank packed."""
-    fields = named_map(address_map, device, ranks) if isinstance(address_map, str) else address_map
+    fields = parse_map(address_map, device, ranks) if isinstance(address_map, str) else address_map
     check_bijection(fields, device, ranks)
     bits = field_bits(device, ranks)
     place, base = {}, 0

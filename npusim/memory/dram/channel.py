@@ -19,15 +19,13 @@ from npusim.memory.dram.refresh import (
     is_room_for_refresh,
     list_precharges,
 )
-from npusim.memory.dram.round_robin import (
+from npusim.memory.jit import njit
+from npusim.memory.layout import (
     ACCEPT_FORWARDED,
     ACCEPT_FULL,
     ACCEPT_MERGED,
     ACCEPT_NEW,
     ACCEPT_QUEUED,
-)
-from npusim.memory.jit import njit
-from npusim.memory.layout import (
     BANK_WORDS,
     BK_ACT_OK,
     BK_PC,
@@ -105,6 +103,7 @@ from npusim.memory.layout import (
     WRITE,
     Words,
 )
+
 
 @njit
 def is_write_queued(s: Words, ch: int, bank: int, addr: int) -> bool:

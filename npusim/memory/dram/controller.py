@@ -239,7 +239,8 @@ def plan_second_activate(s: Words, ch: int, now: int, row_key: int) -> int:
     if t >= deadline:
         s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T] = NEVER, NEVER
     elif t == deadline - 1 and s[ch + CH_PLAN_COL_T] == t and cas_needed(s, ch, t):
-        if s[ch + CH_PLAN_ROW_T] > t or s[ch + CH_PLAN_KEY] < row_key:
+        is_column = s[ch + CH_PLAN_ROW_T] > t or s[ch + CH_PLAN_KEY] < row_key
+        if is_column:
             s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T] = NEVER, NEVER
     if t < s[ch + CH_PLAN_ROW_T]:
         s[ch + CH_PLAN_ROW_T], s[ch + CH_PLAN_CMD] = t, CMD_ACT2

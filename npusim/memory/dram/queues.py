@@ -172,9 +172,9 @@ def renew(s: Words, ch: int, bank: int, q: int, write: int) -> None:
         return
     if s[bank + BK_ACTIVE] != NONE:
         return
-    if hit != NONE and s[s[ch + CH_MEM] + T_ROW_HIT_FIRST]:
-        if s[hit + RQ_ARRIVE] < arrived:  # a hit that came no later keeps the row open
-            return
+    is_guarded = hit != NONE and s[s[ch + CH_MEM] + T_ROW_HIT_FIRST] != 0
+    if is_guarded and s[hit + RQ_ARRIVE] < arrived:  # a hit that came no later keeps the row open
+        return
     s[q + Q_ROW] = max(s[bank + BK_PRE_OK], arrived)
     s[q + Q_ROW_GROUP], s[q + Q_ROW_RANK] = H_ZERO, s[bank + BK_RANK] + RK_PRE_OK
     s[q + Q_IS_ACT] = 0

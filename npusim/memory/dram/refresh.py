@@ -67,7 +67,6 @@ from npusim.memory.layout import (
     Words,
 )
 
-
 IS_PRECHARGE = 1  # lowest bit of an entry of the list; the bits above are the rank or bank
 
 

@@ -24,6 +24,10 @@ from npusim.memory.dram.controller import classify, column_ok, plan_refresh
 from npusim.memory.dram.queues import write_mark
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
+    ACCEPT_FORWARDED,
+    ACCEPT_MERGED,
+    ACCEPT_NEW,
+    ACCEPT_QUEUED,
     BANK_WORDS,
     BK_ACT_OK,
     BK_COUNT,
@@ -90,8 +94,6 @@ from npusim.memory.layout import (
     WRITE,
     Words,
 )
-
-ACCEPT_FULL, ACCEPT_QUEUED, ACCEPT_FORWARDED, ACCEPT_MERGED, ACCEPT_NEW = range(5)
 
 
 @njit
@@ -255,9 +257,7 @@ def keep(s: Words, ch: int, t: int, command: int, req: int) -> None:
 
 
 @njit
-def candidate(
-    s: Words, mem: int, bank: int, col_from: int, row_from: int
-) -> tuple[int, int, int]:
+def candidate(s: Words, mem: int, bank: int, col_from: int, row_from: int) -> tuple[int, int, int]:
     """(cycle, command, request) of a bank queue's earliest command, in queue order among equals."""
     req, row, rank = s[bank + BK_FIRST], s[bank + BK_ROW], s[bank + BK_RANK]
     if row == NONE:

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npusim.errors import ConfigError, nearest
+from npusim.memory.dram.address_map import ORDERS
 from npusim.memory.layout import COMMAND_NAMES
 from npusim.memory.reference.device import ReferenceDevice, reference_device
 from npusim.memory.reference.maps import reference_map
-from npusim.memory.replay import MERGED_READS, ReplayResult, replay
-from npusim.memory.specs import DramConfig
+from npusim.memory.replay import ReplayResult, replay, replay_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from npusim.memory.specs import DramConfig
 
 MEAN_FRAC, WORST_FRAC = 0.03, 0.08
 COLUMNS = ("addr", "is_write", "arrival_cycle")
@@ -99,8 +101,8 @@ class ReferenceFolder:
     """A folder of reference cases; devices are built when first asked for."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        data = _read_results(folder / "results.json")
+        self.folder, self.path = folder, folder / "results.json"
+        data = _read_results(self.path)
         self.cases: list[dict[str, Any]] = data["cases"]
         self._devices: dict[str, Any] = data["devices"]
         self._maps: dict[str, Any] = data["address_maps"]
@@ -115,35 +117,39 @@ class ReferenceFolder:
         """A device by name."""
         if name not in self._devices:
             hint = nearest(name, self._devices)
-            raise ConfigError(f"{self.folder / 'results.json'}: devices", "no such device", name, hint)
+            raise ConfigError(f"{self.path}: devices", "no such device", name, hint)
         if name not in self._built:
             self._built[name] = reference_device(name, self._devices[name])
         return self._built[name]
 
-    def memory(self, device: str, address_map: str) -> DramConfig:
-        """The memory a case ran on."""
+    def memory(self, device: str, address_map: str, **stated: Any) -> DramConfig:
+        """The memory a case ran on; `stated` fields of `DramConfig` come first.
+
+        The map is one of the folder or, where it has none of that name, one of our own.
+        """
         built = self.device(device)
+        settings = {"channels": built.channels, **built.settings, **stated}
+        channels, ranks = settings["channels"], settings["ranks"]
         key = f"{device}.{address_map}"
-        if key not in self._maps:
+        if key in self._maps:
+            fields, interleave = reference_map(
+                self._maps[key], built.device, channels, ranks, f"address map {key}"
+            )
+            settings = {"channel_interleave_bytes": interleave} | settings
+            return replay_memory(built.device, fields, **settings)
+        if address_map not in ORDERS and ":" not in address_map:
             hint = nearest(key, self._maps)
-            raise ConfigError(f"{self.folder / 'results.json'}: address_maps", "no such map", key, hint)
-        ranks = built.settings["ranks"]
-        fields, interleave = reference_map(
-            self._maps[key], built.device, built.channels, ranks, f"address map {key}"
-        )
-        return DramConfig(
-            name=device, device=built.device, channels=built.channels,
-            capacity_bytes=built.device.channel_bytes * built.channels * ranks,
-            address_map=fields, channel_interleave_bytes=interleave, merged_reads=MERGED_READS,
-            **built.settings,
-        )  # fmt: skip
+            raise ConfigError(f"{self.path}: address_maps", "no such map", key, hint)
+        return replay_memory(built.device, address_map, **settings)
 
     def trace(self, case: Mapping[str, Any]) -> Trace:
         """The requests of a case."""
         if "requests" in case:
             rows = np.array(case["requests"], dtype=np.int64)
             if rows.ndim != 2 or rows.shape[1] != len(COLUMNS):
-                raise ConfigError(f"case {case['id']}", f"requests are rows of {COLUMNS}", rows.shape)
+                raise ConfigError(
+                    f"case {case['id']}", f"requests are rows of {COLUMNS}", rows.shape
+                )
             return rows[:, 0], rows[:, 1], rows[:, 2]
         return read_trace(self.folder / "traces" / f"{case['id']}.npz")
 
@@ -154,7 +160,9 @@ class ReferenceFolder:
         try:
             return replay(*trace, memory, command_log or 0)
         except ConfigError as error:
-            raise ConfigError(f"case {case['id']}: {error.where}", error.rule, error.value) from None
+            raise ConfigError(
+                f"case {case['id']}: {error.where}", error.rule, error.value
+            ) from None
 
     def compare(self, case: Mapping[str, Any]) -> CaseResult:
         """Replay one case and compare."""
@@ -175,7 +183,7 @@ def own_commands(result: ReplayResult) -> list[tuple[int, str, int | None]]:
     """(cycle, command, bank in its channel) of a replay; a whole rank's commands have no bank."""
     rows = []
     for cycle, code, _, bank, _ in result.commands.tolist():
-        name = COMMAND_NAMES[code]
+        name = str(COMMAND_NAMES[code])
         rows.append((cycle, name, None if name in ("PREab", "REFab") else bank))
     return rows
 
@@ -194,8 +202,8 @@ def stated_commands(
             bank += max(0, at.get(level, 0)) * unit
             unit *= size
         bank += max(0, at.get("PseudoChannel", 0)) * unit
-        name = NAMES.get(at["cmd"], at["cmd"])
-        rows.append((at["cycle"], name, None if name in ("PREab", "REFab") else bank))
+        name = NAMES.get(str(at["cmd"]), str(at["cmd"]))
+        rows.append((int(at["cycle"]), name, None if name in ("PREab", "REFab") else bank))
     return rows
 
 

@@ -113,7 +113,7 @@ def _ramulator(
     bus = dict(commands[standard])
     stated = dict(_get(entry, "timing_in_tCK", where))
     place = f"{where}.timing_in_tCK"
-    timing = {RENAMED.get(k, k): _whole(stated, k, place) for k in stated if k[:1] == "n"}
+    timing = {str(RENAMED.get(k, k)): _whole(stated, k, place) for k in stated if k[:1] == "n"}
     timing.setdefault("nRCD", timing.get("nRCDRD", 0))
     organisation = _get(entry, "organisation", where)
     column_bits = _get(entry, "address_field_bits", where).get("Column", 0)
@@ -185,7 +185,7 @@ def _choice(
 
 
 def _page_policy(text: str, place: str) -> tuple[str, int]:
-    """(page policy, cap) of `Open`, `ClosedCAP` or `ClosedCAP cap=N`; the tool's default cap is 4."""
+    """(page policy, cap) of `Open` or `ClosedCAP cap=N` (the tool's default: 4)."""
     match = re.fullmatch(r"ClosedCAP(?:\D*(\d+))?\D*", text)
     if text == "Open":
         return "open", 1
@@ -265,7 +265,9 @@ def _dramsim_settings(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
     if policy != "OPEN_PAGE":
         raise ConfigError(f"{place}.page_policy", "is OPEN_PAGE; others are not modelled", policy)
     if not control.get("unified_read_write_queue", True):
-        raise ConfigError(f"{place}.unified_read_write_queue", "is true; separate ones are not modelled")
+        raise ConfigError(
+            f"{place}.unified_read_write_queue", "is true; separate ones are not modelled"
+        )
     refresh = str(control.get("refresh", "all-bank")).lower()
     if not refresh.startswith(("all-bank", "no")):
         raise ConfigError(f"{place}.refresh", "is all-bank or none", control["refresh"])
