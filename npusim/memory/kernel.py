@@ -9,7 +9,7 @@ from __future__ import annotations
 from npusim.memory.axi import deliver, grant, offer
 from npusim.memory.clocking import edge_ceil_ps, first_event
 from npusim.memory.dram.channel import look_ahead, step
-from npusim.memory.dram.controller import free_request
+from npusim.memory.dram.requests import free_request
 from npusim.memory.ingress import enter, refill, serve_column
 from npusim.memory.jit import entry, njit, words_at
 from npusim.memory.layout import (

@@ -22,8 +22,8 @@ from npusim.memory.dram.channel import (
     step,
     wake,
 )
-from npusim.memory.dram.controller import free_request
 from npusim.memory.dram.decode import decode
+from npusim.memory.dram.requests import free_request
 from npusim.memory.jit import entry, njit, words_at
 from npusim.memory.layout import (
     ACCEPT_FORWARDED,

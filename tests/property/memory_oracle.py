@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from npusim.memory.specs import DramConfig
 from tests.property.memory_oracle_crossings import Crossings
-from tests.property.memory_oracle_dram import INFINITY, Channel, cycle_from, edge
+from tests.property.memory_oracle_dram import Channel
+from tests.property.memory_oracle_parts import INFINITY, cycle_from, edge
 from tests.property.memory_oracle_round_robin import RoundRobinChannel
 
 

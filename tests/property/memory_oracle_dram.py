@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from npusim.memory.dram.timing import spacings
 from npusim.memory.specs import DramConfig
-
-INFINITY = float("inf")
-
-
-def edge(period: Fraction, cycle: int) -> int:
-    return math.floor(cycle * period)
-
-
-def cycle_from(period: Fraction, ps: float) -> int:
-    return math.ceil(Fraction(ps) / period)
-
-
-@dataclass(eq=False)
-class Request:
-    bank: int
-    row: int
-    address: int
-    is_write: bool
-    accepted: int
-    number: int
-    axi: Any
-    merged: list[Request] = field(default_factory=list)
-
-
-@dataclass
-class Bank:
-    group: int
-    rank: int
-    row: int | None = None
-    act_ok: int = 0
-    pre_ok: int = 0
-    rd_ok: int = 0
-    wr_ok: int = 0
-    served: int = 0
-    is_listed: bool = False
-
-
-@dataclass
-class Rank:
-    pc: int
-    banks: list[int]
-    act_ok: int = 0
-    pre_ok: int = 0
-    rd_ok: int = 0
-    wr_ok: int = 0
-    ref_ok: int = 0
-    refpb_ok: int = 0
-    wck_end: int = 0
-    preab_ok: int = 0
-    activates: list[int] = field(default_factory=list)
+from tests.property.memory_oracle_parts import (
+    INFINITY,
+    Bank,
+    Rank,
+    Request,
+    cycle_from,
+    edge,
+)
 
 
 class Channel:
@@ -106,8 +62,7 @@ class Channel:
         return bool(self.held() or self.listed or self.is_closing_soon())
 
     def held(self) -> int:
-        waiting = self.after_cas is not None and self.after_cas not in self.active
-        return len(self.queues[0]) + len(self.queues[1]) + len(self.active) + waiting
+        return len(self.queues[0]) + len(self.queues[1]) + len(self.active)
 
     def is_closing_soon(self) -> bool:
         has_cap = self.spec.page_policy == "closed_cap"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.property.memory_oracle_dram import Channel, Request, cycle_from
+from tests.property.memory_oracle_dram import Channel
+from tests.property.memory_oracle_parts import Request, cycle_from
 
 
 class RoundRobinChannel(Channel):

@@ -60,7 +60,9 @@ def test_options_of_commands_in_pages_exist(script):
     for line in script.splitlines():
         words = line.split("#")[0].split()
         if words[:1] == ["npusim"]:
-            known = {name for option in commands[words[1]].params for name in option.opts}
+            command = commands[words[1]]
+            command = getattr(command, "commands", {}).get(words[2], command)  # of a group
+            known = {name for option in command.params for name in option.opts}
             assert {word for word in words if word.startswith("--")} <= known, line
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from npusim.memory.reference.cases import ReferenceFolder, validate_folder

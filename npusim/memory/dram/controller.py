@@ -16,14 +16,13 @@ from __future__ import annotations
 from npusim.memory.dram import refresh
 from npusim.memory.dram.commands import activate, column, precharge, record
 from npusim.memory.dram.queues import bank_changed, unlink
+from npusim.memory.dram.requests import classify, leave_active, no_hit_queued
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
     BK_ACTIVE,
     BK_GROUP,
     BK_ID,
-    BK_PC,
     BK_PRE_OK,
-    BK_QUEUE,
     BK_RANK,
     BK_RD_OK,
     BK_ROW,
@@ -37,17 +36,12 @@ from npusim.memory.layout import (
     CH_BUSY_N,
     CH_CAS_REQ,
     CH_COL_OK,
-    CH_FREE_REQ,
-    CH_HELD,
     CH_HIGH,
     CH_LOW,
     CH_MEM,
     CH_MODE_AT,
     CH_MODE_BEFORE,
     CH_N_CAS,
-    CH_N_CONFLICT,
-    CH_N_HIT,
-    CH_N_MISS,
     CH_NEW,
     CH_NEW_AT,
     CH_PLAN_CMD,
@@ -64,7 +58,6 @@ from npusim.memory.layout import (
     CLASS_CONFLICT,
     CLASS_HIT,
     CLASS_MISS,
-    CLASS_NEW,
     CMD_ACT,
     CMD_ACT2,
     CMD_CAS,
@@ -76,7 +69,6 @@ from npusim.memory.layout import (
     NEVER,
     NO_CYCLE,
     NONE,
-    PC_HELD,
     Q_COL,
     Q_COL_GROUP,
     Q_COL_RANK,
@@ -88,18 +80,14 @@ from npusim.memory.layout import (
     Q_ROW_GROUP,
     Q_ROW_RANK,
     Q_ROW_SEQ,
-    QUEUE_WORDS,
     READ,
     RK_RD_OK,
     RK_WCK_END,
     RK_WR_OK,
     RQ_ARRIVE,
     RQ_BANK,
-    RQ_CLASS,
-    RQ_NEXT,
     RQ_QUEUED,
     RQ_ROW,
-    RQ_TID,
     RQ_WRITE,
     T_AAD,
     T_CAP,
@@ -107,11 +95,6 @@ from npusim.memory.layout import (
     T_DUAL,
     T_ODD,
     T_WCK,
-    TR_ACCESSES,
-    TR_CONFLICTS,
-    TR_HITS,
-    TR_MISSES,
-    TRANSFER_WORDS,
     WRITE,
     Words,
 )
@@ -269,25 +252,6 @@ def settle(s: Words, ch: int, mem: int, row_key: int) -> int:
 
 
 @njit
-def classify(s: Words, transfers: Words, ch: int, req: int, kind: int) -> None:
-    """Count a request once, by what its first command found."""
-    if s[req + RQ_CLASS] != CLASS_NEW:
-        return
-    s[req + RQ_CLASS] = kind
-    tid = s[req + RQ_TID]
-    if kind == CLASS_HIT:
-        s[ch + CH_N_HIT] += 1
-    elif kind == CLASS_MISS:
-        s[ch + CH_N_MISS] += 1
-    else:
-        s[ch + CH_N_CONFLICT] += 1
-    if tid >= 0:
-        transfers[tid * TRANSFER_WORDS + TR_ACCESSES] += 1
-        at = TR_HITS if kind == CLASS_HIT else (TR_MISSES if kind == CLASS_MISS else TR_CONFLICTS)
-        transfers[tid * TRANSFER_WORDS + at] += 1
-
-
-@njit
 def issue_row(s: Words, transfers: Words, log: Words, ch: int, cycle: int) -> None:
     """Issue the planned row command."""
     command, target = s[ch + CH_PLAN_CMD], s[ch + CH_PLAN_ROW]
@@ -384,33 +348,3 @@ def issue_column(s: Words, transfers: Words, log: Words, ch: int, cycle: int) ->
     column(s, log, ch, bank, write, cycle, is_closing)
     bank_changed(s, ch, bank, s[bank + BK_ROW] == NONE)
     return req
-
-
-@njit
-def no_hit_queued(s: Words, bank: int) -> bool:
-    """Whether neither queue holds a request to the open row."""
-    q = bank + BK_QUEUE
-    return s[q + Q_HIT] == NONE and s[q + QUEUE_WORDS + Q_HIT] == NONE
-
-
-@njit
-def leave_active(s: Words, ch: int, bank: int, req: int) -> None:
-    """Remove a request from the active list, keeping its order."""
-    s[bank + BK_ACTIVE] = NONE
-    at, n = s[ch + CH_ACTIVE], s[ch + CH_ACTIVE_N] - 1
-    i = 0
-    while s[at + i] != req:
-        i += 1
-    while i < n:
-        s[at + i] = s[at + i + 1]
-        i += 1
-    s[ch + CH_ACTIVE_N] = n
-
-
-@njit
-def free_request(s: Words, ch: int, req: int) -> None:
-    """Return a served request to the channel's pool."""
-    s[req + RQ_NEXT] = s[ch + CH_FREE_REQ]
-    s[ch + CH_FREE_REQ] = req
-    s[ch + CH_HELD] -= 1
-    s[s[s[req + RQ_BANK] + BK_PC] + PC_HELD] -= 1

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from npusim.memory.dram import refresh
 from npusim.memory.dram.commands import activate, column, precharge
-from npusim.memory.dram.controller import classify, column_ok, plan_refresh
+from npusim.memory.dram.controller import column_ok, plan_refresh
 from npusim.memory.dram.queues import write_mark
+from npusim.memory.dram.requests import classify
 from npusim.memory.jit import njit
 from npusim.memory.layout import (
     ACCEPT_FORWARDED,
