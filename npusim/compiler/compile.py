@@ -12,6 +12,7 @@ from npusim.compiler.emit_moves import emit_gather, emit_kv_append
 from npusim.compiler.emit_vector import emit_vector
 from npusim.compiler.layout import Layout
 from npusim.compiler.matmul_traits import matmul_traits
+from npusim.compiler.staging import staging_tile_bytes
 from npusim.compiler.target import Target
 from npusim.compiler.tiling import plan_matmul
 from npusim.config.compiler import Launch
@@ -156,6 +157,7 @@ class _Planner:
                 budget_bytes=emission.budget_bytes(),
                 buffers=emission.config.buffers,
                 split=emission.config.split,
+                staging_tile_bytes=staging_tile_bytes(emission.target, emission.config.staging),
                 ideal=emission.ideal,
             )
             self._known[key] = plan
@@ -170,6 +172,6 @@ def _describe(operator: Operator, plan: MatmulPlan) -> str:
     return (
         f"tiling: {operator.name} {shape.batch} x ({shape.m} x {shape.k} x {shape.n}) on "
         f"{plan.grid} cores (batch, m, n), tile {plan.tile} (m, k, n), {plan.order.name.lower()}, "
-        f"resident a={plan.a_resident} w={plan.w_resident}, "
+        f"resident a={plan.a_resident} w={plan.w_resident}, {'staged, ' * plan.is_staged}"
         f"predicted {plan.predicted_cycles:.0f} cycles, best of {plan.candidates}"
     )

@@ -98,6 +98,8 @@ class _CoreMatmul(CoreEmission):
             self.emission.wait_for_tensor(products, self.operator.inputs[0])
         else:
             self._wire_operand(products, a_loads, a_ids, a_ring)
+            self._stage(products, a_loads, a_ids)
+        self._stage(products, w_loads, ready_ids)
         outputs = OutputEmitter(self, self.operator, self.plan, traits, steps)
         outputs.emit(products)
 
@@ -183,3 +185,12 @@ class _CoreMatmul(CoreEmission):
         self.builder.edges(products, ready[loads.of_step], EdgeKind.DATA)
         self.pad.read(products, ring, loads.of_step)
         self.pad.recycle(ring, ready, products[loads.last])
+
+    def _stage(self, products: Ints, loads: Loads, ready: Ints) -> None:
+        """Staged: the first product of each batch entry waits for all of its operand."""
+        if not self.plan.is_staged:
+            return
+        b = self.steps.b
+        first = np.searchsorted(b, b[loads.first])
+        later = loads.first > first
+        self.builder.edges(products[first[later]], ready[later], EdgeKind.DATA)

@@ -20,6 +20,7 @@ import numpy as np
 
 from npusim.compiler.core_grids import Triple, core_grids, granule_of
 from npusim.compiler.matmul_traits import ACCUMULATOR_BITS
+from npusim.compiler.staging import restage
 from npusim.compiler.tile_costs import M_OUTER, N_OUTER, TileCosts
 from npusim.compiler.unit_timing import matrix_array_cycles
 from npusim.errors import MappingError
@@ -62,6 +63,7 @@ class MatmulPlan:
     predicted_cycles: float
     predicted_dram_bytes: int
     candidates: int
+    is_staged: bool = False  # the first product of a batch entry waits for its whole operands
 
     @property
     def cores(self) -> int:
@@ -78,6 +80,7 @@ def plan_matmul(
     budget_bytes: int,
     buffers: int,
     split: SplitPolicy,
+    staging_tile_bytes: int | None = None,
     ideal: bool = False,
 ) -> MatmulPlan:
     """Cheapest split and tiling by predicted cycles.
@@ -90,6 +93,8 @@ def plan_matmul(
         Scratchpad bytes one core may use for slots.
     buffers : int
         Slots per streamed operand.
+    staging_tile_bytes : int, optional
+        Largest output tile of a staged matmul, see `staging`; None: tiles are pipelined.
     ideal : bool
         Ideal memory: one tile per core, whatever its size.
 
@@ -116,7 +121,11 @@ def plan_matmul(
             f"{budget_bytes} bytes are free",
             hint="use a larger scratchpad, fewer compiler.buffers or a narrower format",
         )
-    return search.pick()
+    plan = search.pick()
+    if staging_tile_bytes is None:
+        return plan
+    costs_of = {cost.grid: cost for cost in costs}
+    return restage(plan, costs_of[plan.grid], budget_bytes, staging_tile_bytes)
 
 
 def _check_unit_buffers(name: str, traits: MatmulTraits, target: Target) -> None:

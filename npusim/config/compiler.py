@@ -45,6 +45,14 @@ class SplitPolicy(StrEnum):
     N = "n"
 
 
+class Staging(StrEnum):
+    """Whether products wait for whole operands."""
+
+    SYSTEM = "system"  # whole if the device has `staging_tile_bytes`
+    TILES = "tiles"  # a product waits for its own tiles
+    WHOLE = "whole"  # the first product waits for both operands, where they fit
+
+
 class CompilerConfig(Spec):
     """Compiler settings; the objective of every search is predicted latency."""
 
@@ -60,6 +68,8 @@ class CompilerConfig(Spec):
     """How an operator is split over cores."""
     buffers: PositiveInt = 2
     """Slots per streamed operand; 2 is double buffering."""
+    staging: Staging = Staging.SYSTEM
+    """Whether products wait for whole operands; `system` asks the device."""
     prefetch: bool = True
     """Graph launch: weight loads run ahead across kernels."""
     max_cores: PositiveInt | None = None

@@ -49,6 +49,9 @@ class DeviceSpec(Spec):
     """What a tile needed by several cores costs."""
     barrier_cycles: NonNegativeInt
     """Cycles from the last arrival at a barrier to the release, through the barrier registers."""
+    staging_tile_bytes: PositiveInt | None = None
+    """Largest output tile of a matmul whose operands are staged: brought whole into the scratchpad
+    before the first product, as the product's compiler does; None: it pipelines tiles instead."""
     address_limit_bytes: PositiveInt | None = None
     """Address space of the device; None: it reaches all of its memory."""
 
