@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from npusim.compiler.emit import Emission
 from npusim.compiler.emit_fallback import emit_fallback
+from npusim.compiler.emit_attention import emit_attention
 from npusim.compiler.emit_matmul import MatmulEmitter
 from npusim.compiler.emit_moves import emit_gather, emit_kv_append
 from npusim.compiler.emit_vector import emit_vector
+from npusim.compiler.fusion import fuse
 from npusim.compiler.layout import Layout
 from npusim.compiler.matmul_traits import matmul_traits
 from npusim.compiler.staging import staging_tile_bytes
@@ -78,6 +80,8 @@ def compile_graph(
     launch = (
         system.host.launch if config.launch is Launch.SYSTEM else LaunchMode(config.launch.value)
     )
+    fused = fuse(graph, target, config, launch)
+    graph = fused.graph
     layout = Layout(graph, target, config, launch, kv_capacity_tokens)
     emission = Emission(
         graph, target, layout, config, launch, cached_tokens=cached_tokens, ideal=ideal_memory
@@ -85,9 +89,12 @@ def compile_graph(
     planner = _Planner(emission)
     for operator in graph:
         emission.open_kernel(operator)
-        _emit(emission, planner, operator)
+        if operator.kind is OperatorKind.ATTENTION:
+            emit_attention(emission, operator, fused.attention[operator.name])
+        else:
+            _emit(emission, planner, operator)
         emission.close_kernel(operator)
-    emission.builder.log.extend((*_described(graph, layout, target, launch), *planner.log))
+    emission.builder.log.extend((*fused.log, *_described(graph, layout, target, launch), *planner.log))
     return Compiled(
         emission.finish(),
         planner.plans,

@@ -8,7 +8,11 @@ import numpy as np
 
 from npusim.compiler.emit import STEP
 from npusim.compiler.matmul_loop import Rank
-from npusim.compiler.matmul_traits import ACCUMULATOR_BITS, bits_to_bytes
+from npusim.compiler.matmul_traits import (
+    ACCUMULATOR_BITS,
+    bits_to_bytes,
+    columns_per_output,
+)
 from npusim.compiler.operands import moving_view
 from npusim.compiler.tile_costs import CONVERT_BYTES
 from npusim.compiler.unit_timing import ceil_div, convert_ticks, vector_cycles
@@ -62,6 +66,7 @@ class OutputEmitter:
         self.operator, self.shape = operator, operator.matmul
         self.plan, self.traits, self.steps = plan, traits, steps
         self.last = steps.finishing
+        self.per_output = columns_per_output(operator)
         self.elems = ((steps.m1 - steps.m0) * (steps.n1 - steps.n0))[self.last]
 
     def emit(self, products: Ints) -> None:
@@ -158,9 +163,9 @@ class OutputEmitter:
         runs, owners = [], []
         column = 0
         for tensor in outputs:
-            width = tensor.shape[-1] if len(outputs) > 1 else self.shape.n
-            n0 = np.clip(steps.n0[last] - column, 0, width)
-            n1 = np.clip(steps.n1[last] - column, 0, width)
+            width = tensor.shape[-1] if len(outputs) > 1 else self.shape.n // self.per_output
+            n0 = np.clip(steps.n0[last] // self.per_output - column, 0, width)
+            n1 = np.clip(steps.n1[last] // self.per_output - column, 0, width)
             inside = np.flatnonzero(n1 > n0)
             column += width
             if not len(inside):

@@ -58,6 +58,13 @@ def bits_to_bytes(bits: ArrayLike) -> NDArray[np.int64]:
     return result
 
 
+def columns_per_output(operator: Operator) -> int:
+    """Columns of the product that become one output column: two for a fused gated activation."""
+    shape = operator.matmul
+    assert shape is not None
+    return shape.batch * shape.m * shape.n // sum(t.elems for t in operator.outputs)
+
+
 def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
     """Formats and homes of a matmul's operands on this device.
 
@@ -90,7 +97,7 @@ def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
         a_bits=DTYPE_BITS[moving.dtype],
         w_bits=held_bits,
         w_dram_bits=packed_bits,
-        out_bits=DTYPE_BITS[operator.outputs[0].dtype],
+        out_bits=DTYPE_BITS[operator.outputs[0].dtype] // columns_per_output(operator),
         compute_dtype=dtype,
         expanded_bits=DTYPE_BITS[dtype] if expands_by_command else 0,
         converted=is_integer and core.matrix.accumulator_convert is not AccumulatorConvert.INLINE,

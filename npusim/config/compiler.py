@@ -45,6 +45,23 @@ class SplitPolicy(StrEnum):
     N = "n"
 
 
+class FusionMode(StrEnum):
+    """Whether operators are fused."""
+
+    OFF = "off"
+    AUTO = "auto"  # where it is legal and predicted to be no slower
+    ON = "on"  # wherever it is legal
+
+
+class Fusion(StrEnum):
+    """Fusion of a run; `system` takes the device's."""
+
+    SYSTEM = "system"
+    OFF = "off"
+    AUTO = "auto"
+    ON = "on"
+
+
 class Staging(StrEnum):
     """Whether products wait for whole operands."""
 
@@ -68,6 +85,12 @@ class CompilerConfig(Spec):
     """How an operator is split over cores."""
     buffers: PositiveInt = 2
     """Slots per streamed operand; 2 is double buffering."""
+    fusion: Fusion = Fusion.SYSTEM
+    """Whether operators are fused; `system` takes the device's."""
+    fuse_attention: bool = True
+    """Fusion covers scores, softmax and context: one kernel that keeps scores on chip."""
+    fuse_activation: bool = True
+    """Fusion covers a gated activation in the epilogue of the matmul before it."""
     staging: Staging = Staging.SYSTEM
     """Whether products wait for whole operands; `system` asks the device."""
     prefetch: bool = True

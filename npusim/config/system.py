@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from npusim.config.compiler import FusionMode
 from npusim.config.compute import CoreSpec
 from npusim.config.host import HostSpec
 from npusim.config.interconnect import BusSpec
@@ -49,6 +50,8 @@ class DeviceSpec(Spec):
     """What a tile needed by several cores costs."""
     barrier_cycles: NonNegativeInt
     """Cycles from the last arrival at a barrier to the release, through the barrier registers."""
+    fusion: FusionMode | None = None
+    """What the product's compiler does unless `compiler.fusion` says otherwise; None: off."""
     staging_tile_bytes: PositiveInt | None = None
     """Largest output tile of a matmul whose operands are staged: brought whole into the scratchpad
     before the first product, as the product's compiler does; None: it pipelines tiles instead."""

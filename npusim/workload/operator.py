@@ -16,6 +16,7 @@ class OperatorKind(StrEnum):
     GATHER = "gather"  # embedding: rows of a table
     KV_APPEND = "kv_append"  # write new K or V rows into the cache
     FALLBACK = "fallback"  # what the device cannot do: the host computes it
+    ATTENTION = "attention"  # scores, softmax and context in one kernel; made by fusion
 
 
 class Phase(StrEnum):
@@ -89,8 +90,9 @@ class Operator:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the matrix unit."""
-        return self.matmul.macs if self.matmul else 0
+        """Multiply-accumulates of the matrix unit; `matmul` of an ATTENTION is its scores."""
+        products = 2 if self.kind is OperatorKind.ATTENTION else 1
+        return products * self.matmul.macs if self.matmul else 0
 
     def bytes_of(self, tensor: Tensor) -> int:
         """Bytes this operator reads of one of its inputs: `rows` rows of a GATHER's table."""
