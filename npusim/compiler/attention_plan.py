@@ -122,7 +122,7 @@ def plan_attention(
     _check_formats(scores, context, target)
     assert scores.matmul is not None
     shape, costs = scores.matmul, AttentionCosts.of(scores, target)
-    b, rows, keys = _tiles(shape, target)
+    b, rows, keys = _tiles(shape, queries_of(scores), target)
     need = slot_bytes(costs, b, rows, keys, buffers)
     held = b * rows * keys * _SUM_BYTES
     budget, room = (
@@ -153,11 +153,17 @@ def slot_bytes(costs: AttentionCosts, b: Ints, rows: Ints, keys: Ints, buffers: 
 
 
 def unfused_cycles(
-    scores: Operator, softmax: Operator, context: Operator, target: Target, launch: LaunchMode
+    scores: Operator,
+    softmax: Operator,
+    context: Operator,
+    target: Target,
+    launch: LaunchMode,
+    *,
+    is_staged: bool,
 ) -> float:
     """Predicted cycles of the three kernels apart, none of which overlaps another.
 
-    Each takes the longest of its unit's time and its bytes; scores and probabilities travel to the
+    Each takes the longer of its unit's time and its bytes, or their sum if it is staged; scores and probabilities travel to the
     DRAM and back unless both fit half of the on-chip memory. Two more kernels are launched.
     """
     host, period = target.host, float(target.period_ps)
@@ -172,7 +178,8 @@ def unfused_cycles(
             for t in (*operator.inputs, *operator.outputs)
             if not (is_kept and t in (*scores.outputs, *softmax.outputs))
         )
-        total += max(_unit_cycles(operator, target) / cores, moved / _bytes_per_cycle(target))
+        unit, bus = _unit_cycles(operator, target) / cores, moved / _bytes_per_cycle(target)
+        total += unit + bus if is_staged and operator.matmul is not None else max(unit, bus)
     return total
 
 
@@ -217,14 +224,29 @@ def _check_formats(scores: Operator, context: Operator, target: Target) -> None:
             )
 
 
-def _tiles(shape: MatmulShape, target: Target) -> tuple[Ints, Ints, Ints]:
-    """Candidates, shaped to broadcast."""
+def queries_of(scores: Operator) -> int:
+    """Query tokens per sequence: rows of one query head."""
+    assert scores.matmul is not None
+    sequences = scores.inputs[1].shape[0]
+    return scores.inputs[0].shape[0] // sequences
+
+
+def _tiles(shape: MatmulShape, queries: int, target: Target) -> tuple[Ints, Ints, Ints]:
+    """Candidates, shaped to broadcast.
+
+    Query heads that share keys are stacked only while their rows do not fill the array, and then
+    up to one KV head per matrix unit is taken at a time; otherwise a step takes rows of one query
+    head, as published kernels do.
+    """
     matrix = target.core.matrix
     granule = max(matrix.cols or 0, 16)
-    most = -(-shape.batch // target.cores)
-    b = sorted({min(1 << i, most) for i in range(most.bit_length() + 1)})
-    rows, keys = tile_extents(shape.m, granule), tile_extents(shape.n, granule)
-    arrays = [np.array(x, dtype=np.int64) for x in (b, rows, keys)]
+    rows, b = [shape.m], [1]
+    if shape.m > granule:
+        rows = tile_extents(queries, granule)
+    else:
+        most = min(-(-shape.batch // target.cores), matrix.units)
+        b = sorted({min(1 << i, most) for i in range(most.bit_length() + 1)})
+    arrays = [np.array(x, dtype=np.int64) for x in (b, rows, tile_extents(shape.n, granule))]
     first, second, third = np.meshgrid(*arrays, indexing="ij", sparse=True)
     return first, second, third
 

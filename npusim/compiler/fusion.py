@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npusim.compiler.attention_plan import AttentionPlan, plan_attention, unfused_cycles
+from npusim.compiler.staging import staging_tile_bytes
 from npusim.config.compiler import Fusion, FusionMode
 from npusim.errors import MappingError
 from npusim.workload.graph import OperatorGraph
@@ -159,7 +160,10 @@ class _Fuser:
             plan = plan_attention(scores, context, target, self._config.buffers)
         except MappingError as error:
             return None, f"stays in three kernels: {error}"
-        apart = unfused_cycles(scores, softmax, context, target, self._launch)
+        is_staged = staging_tile_bytes(target, self._config.staging) is not None
+        apart = unfused_cycles(
+            scores, softmax, context, target, self._launch, is_staged=is_staged
+        )
         said = f"predicted {plan.predicted_cycles:.0f} cycles fused, {apart:.0f} apart"
         if self._mode is FusionMode.AUTO and plan.predicted_cycles > apart:
             return None, f"stays in three kernels: {said}"
