@@ -49,7 +49,7 @@ TABLE = {
     "simulate": Row(4, "0-3 simulation"),
     "serving": Row(5, "0-4", "simpy numpy"),
     "explore": Row(5, "0-4", "dask distributed optuna"),
-    "studies": Row(5, "0-4 explore"),
+    "studies": Row(5, "0-4 explore", "numpy"),
     "report": Row(5, "0 results insight", "plotly"),
     "cli": Row(6, "0-5", "typer rich"),
 }

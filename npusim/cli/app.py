@@ -25,6 +25,7 @@ from npusim.cli.op import op
 from npusim.cli.output import complain
 from npusim.cli.run import run
 from npusim.cli.trace import import_, trace
+from npusim.cli.validate import calibrate, validate
 from npusim.errors import ConfigError, NpusimError, SimulationError
 from npusim.paths import ENV_CONFIG_PATH
 
@@ -58,6 +59,8 @@ app.command("inspect")(inspect)
 app.command("trace")(trace)
 app.command("import")(import_)
 app.add_typer(memory)
+app.command("validate")(validate)
+app.command("calibrate")(calibrate)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,0 +1,1 @@
+"""Named experiments with published or measured counterparts."""
