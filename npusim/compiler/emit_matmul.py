@@ -17,10 +17,10 @@ from npusim.compiler.matmul_loop import (
     steps_of,
     streamed_loads,
 )
-from npusim.compiler.matmul_traits import bits_to_bytes, matmul_traits
+from npusim.compiler.matmul_traits import bits_to_bytes, matmul_traits, product_cycles
 from npusim.compiler.operands import moving_view, stationary_operand
 from npusim.compiler.shared_tiles import SharedTileLoads
-from npusim.compiler.unit_timing import matrix_array_cycles, matrix_cycles
+from npusim.compiler.unit_timing import matrix_array_cycles
 from npusim.config.compute import WeightDequant
 from npusim.program import EdgeKind, Opcode
 
@@ -170,11 +170,11 @@ class _CoreMatmul(CoreEmission):
         if self.emission.ideal:
             cycles = matrix_array_cycles(core.matrix, dtype, m, k, n)
         else:
-            bits = self.traits.expanded_bits or self.traits.a_bits
-            cycles = matrix_cycles(core, dtype, m, k, n, bits)
+            cycles = product_cycles(core, self.traits, m, k, n)
+        on_vector = self.traits.vector_dtype is not None
         return self.emission.add(
-            self.engines.matrix,
-            Opcode.MATMUL,
+            self.engines.vector if on_vector else self.engines.matrix,
+            Opcode.VECTOR if on_vector else Opcode.MATMUL,
             np.arange(len(steps)) * STEP + Rank.MATMUL,
             duration_ticks=cycles * self.target.ticks_per_cycle,
             macs=m * k * n,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npusim.compiler.unit_timing import matrix_cycles, vector_cycles
+from npusim.config.compiler import Gemv, GemvUnit
 from npusim.config.compute import AccumulatorConvert, ComputeDtype, WeightDequant
 from npusim.workload.tensor import DTYPE_BITS, Role
 
@@ -14,8 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from npusim.compiler.emit import Emission
+    from npusim.config.compute import CoreSpec
     from npusim.workload.operator import Operator
     from npusim.workload.tensor import Tensor
+
+    Ints = NDArray[np.int64]
 
 ACCUMULATOR_BITS = 32
 
@@ -44,6 +49,7 @@ class MatmulTraits:
     a_bytes_per_cycle: int = 1  # rate of one DMA engine towards the operand's home
     w_bytes_per_cycle: int = 1
     c_bytes_per_cycle: int = 1
+    vector_dtype: ComputeDtype | None = None  # products of one row on the vector unit
     k_group: int = 1  # tiles along k hold whole scale groups
 
     @property
@@ -56,6 +62,38 @@ def bits_to_bytes(bits: ArrayLike) -> NDArray[np.int64]:
     """Whole bytes that hold `bits`."""
     result: NDArray[np.int64] = np.ceil(np.asarray(bits) / 8).astype(np.int64)
     return result
+
+
+def product_cycles(
+    core: CoreSpec, traits: MatmulTraits, m: Ints | int, k: Ints | int, n: Ints | int
+) -> Ints:
+    """Cycles of one product command, on whichever unit computes it.
+
+    On the vector unit every MAC is a multiply and an add in 32 bits, and operands stream past once.
+    """
+    if traits.vector_dtype is None:
+        return matrix_cycles(core, traits.compute_dtype, m, k, n, traits.operand_bits)
+    m, k, n = (np.asarray(x, dtype=np.int64) for x in (m, k, n))
+    macs = m * k * n
+    moved = (m * k + k * n) * traits.operand_bits // 8
+    ops = (("mul", macs), ("add", macs))
+    return vector_cycles(core.vector, ops, traits.vector_dtype, moved)
+
+
+def _vector_dtype(emission: Emission, operator: Operator, dtype: ComputeDtype) -> ComputeDtype | None:
+    """Format of a product of one row on the vector unit; None on the matrix unit.
+
+    Where operands are staged, only a matrix larger than one tile is streamed so.
+    """
+    setting, target = emission.config.gemv, emission.target
+    unit = target.device.gemv if setting is Gemv.SYSTEM else GemvUnit(setting.value)
+    assert operator.matmul is not None
+    is_float = not dtype.value.startswith("int")
+    if unit is not GemvUnit.VECTOR or operator.matmul.m > 1 or not is_float or emission.ideal:
+        return None
+    if operator.inputs[1].nbytes < (target.device.staging_tile_bytes or 0):
+        return None
+    return target.vector_dtype("fp32", operator.name)
 
 
 def columns_per_output(operator: Operator) -> int:
@@ -109,5 +147,6 @@ def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
         a_bytes_per_cycle=rate(moving),
         w_bytes_per_cycle=rate(stationary),
         c_bytes_per_cycle=rate(operator.outputs[0]),
+        vector_dtype=_vector_dtype(emission, operator, dtype),
         k_group=max(stationary.scale_group, 1) if stationary.role is Role.WEIGHT else 1,
     )

@@ -6,7 +6,8 @@ into the scratchpad; the loop over tiles that follows overlaps only products and
     operands in + max(products, stores, convert) + last tile out
 
 Output tiles are as large as `devices.*.staging_tile_bytes` allows, in whole rows where these fit.
-Operands that do not fit the scratchpad together are streamed in the fewest tiles that do.
+Operands that do not fit the scratchpad together are streamed in the fewest tiles that do. A product of one
+row on the vector unit streams its matrix in the fewest tiles of that size.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.compiler.core_grids import granule_of
-from npusim.compiler.matmul_traits import bits_to_bytes
+from npusim.compiler.matmul_traits import bits_to_bytes, product_cycles
 from npusim.compiler.tile_costs import TileCosts
-from npusim.compiler.unit_timing import matrix_cycles
 from npusim.config.compiler import Staging
 from npusim.errors import ConfigError
 
@@ -61,18 +61,20 @@ class StagedCosts(TileCosts):
 
     def allowed(self, budget_bytes: int) -> Bools:
         """What fits the scratchpad and the accumulators with small enough output tiles."""
-        tm, _, tn = self.axes[:3]
+        tm, tk, tn = self.axes[:3]
         granule = granule_of(self.target.core.matrix, self.traits)
-        small: Bools = bits_to_bytes(tm * tn * self.traits.out_bits) <= self.limit_bytes
-        small = small | ((tm <= granule[0]) & (tn <= granule[2]))
+        bits, smallest = tm * tn * self.traits.out_bits, (tm <= granule[0]) & (tn <= granule[2])
+        if self.traits.vector_dtype is not None:
+            bits, smallest = tk * tn * self.traits.w_bits, (tk <= granule[1]) & (tn <= granule[2])
+        small: Bools = (bits_to_bytes(bits) <= self.limit_bytes) | smallest
         return (self.need_bytes() <= budget_bytes) & self.accumulators_hold() & small
 
     def staged(self) -> Bools:
-        """Both operands stay in the scratchpad, and no product is cut along k."""
-        nk = self.counts[1]
+        """Both operands stay in the scratchpad; outputs are cut along rows, or along one row."""
+        nm, nk, nn = self.counts
         *_, a_res, w_res = self.axes
         whole: Bools = (nk == 1) & (a_res == 1) & (w_res == 1)
-        return whole
+        return whole & ((nm == 1) | (nn == 1))
 
     def is_strided(self) -> Ints:
         """1 where an output tile is cut out of rows."""
@@ -87,7 +89,7 @@ class StagedCosts(TileCosts):
         rate = min(float(target.dram_bytes_per_cycle), traits.w_bytes_per_cycle)
         moved = self.traffic.w_total + self.traffic.a_total * traits.a_in_dram
         stores = self.traffic.c_total * traits.c_in_dram / rate
-        per_tile = matrix_cycles(target.core, traits.compute_dtype, tm, tk, tn, traits.operand_bits)
+        per_tile = product_cycles(target.core, traits, tm, tk, tn)
         products = batch * nm * nn * per_tile
         tail = bits_to_bytes(tm * tn * traits.out_bits) / rate
         cycles: Floats = float(target.dram_latency_cycles) + moved / rate
@@ -101,7 +103,7 @@ def restage(plan: MatmulPlan, costs: TileCosts, budget_bytes: int, limit_bytes: 
     )
     mine.limit_bytes = limit_bytes
     allowed = mine.allowed(budget_bytes)
-    is_staged = bool((allowed & mine.staged()).any())
+    is_staged = costs.traits.vector_dtype is None and bool((allowed & mine.staged()).any())
     cycles = mine.staged_cycles() if is_staged else mine.cycles()
     chosen = allowed & mine.staged() if is_staged else allowed
     if not chosen.any():

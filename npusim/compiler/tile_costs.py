@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.compiler.core_grids import granule_of, tile_extents
-from npusim.compiler.matmul_traits import ACCUMULATOR_BITS, bits_to_bytes
-from npusim.compiler.unit_timing import ceil_div, matrix_array_cycles, matrix_cycles
+from npusim.compiler.matmul_traits import ACCUMULATOR_BITS, bits_to_bytes, product_cycles
+from npusim.compiler.unit_timing import ceil_div, matrix_array_cycles
 from npusim.config.compute import AccumulatorConvert, WeightDequant
 from npusim.config.system import SharedTiles
 
@@ -155,7 +155,7 @@ class TileCosts:
         tm, tk, tn = self.axes[:3]
         nm, nk, nn = self.counts
         # every tile at full tile size, an upper estimate
-        per_tile = matrix_cycles(target.core, traits.compute_dtype, tm, tk, tn, traits.operand_bits)
+        per_tile = product_cycles(target.core, traits, tm, tk, tn)
         steady = np.maximum(batch * nm * nk * nn * per_tile, self._dma_cycles())
         steady = np.maximum(steady, self._memory_cycles())
         steady = np.maximum(steady, self._convert_cycles())
@@ -174,6 +174,8 @@ class TileCosts:
         batch, m, n = self.share
         dma, k = target.core.dma, self.shape.k
         matrix = batch * int(matrix_array_cycles(target.core.matrix, traits.compute_dtype, m, k, n))
+        if traits.vector_dtype is not None:
+            matrix = 0
         a_bytes = batch * m * k * (0 if traits.a_on_chip else traits.a_bits) / 8
         w_bytes = batch * k * n * traits.w_dram_bits / 8
         rate = max(traits.a_bytes_per_cycle, traits.w_bytes_per_cycle) * dma.load_engines

@@ -62,6 +62,21 @@ class Fusion(StrEnum):
     ON = "on"
 
 
+class GemvUnit(StrEnum):
+    """Unit that computes floating-point products of one row."""
+
+    MATRIX = "matrix"
+    VECTOR = "vector"  # a multiply and a reduction, which stream the matrix
+
+
+class Gemv(StrEnum):
+    """Unit for products of one row in a run; `system` takes the device's."""
+
+    SYSTEM = "system"
+    MATRIX = "matrix"
+    VECTOR = "vector"
+
+
 class Staging(StrEnum):
     """Whether products wait for whole operands."""
 
@@ -91,6 +106,8 @@ class CompilerConfig(Spec):
     """Fusion covers scores, softmax and context: one kernel that keeps scores on chip."""
     fuse_activation: bool = True
     """Fusion covers a gated activation in the epilogue of the matmul before it."""
+    gemv: Gemv = Gemv.SYSTEM
+    """Unit that computes floating-point products of one row; `system` takes the device's."""
     staging: Staging = Staging.SYSTEM
     """Whether products wait for whole operands; `system` asks the device."""
     prefetch: bool = True

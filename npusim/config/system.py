@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from npusim.config.compiler import FusionMode
+from npusim.config.compiler import FusionMode, GemvUnit
 from npusim.config.compute import CoreSpec
 from npusim.config.host import HostSpec
 from npusim.config.interconnect import BusSpec
@@ -52,6 +52,8 @@ class DeviceSpec(Spec):
     """Cycles from the last arrival at a barrier to the release, through the barrier registers."""
     fusion: FusionMode | None = None
     """What the product's compiler does unless `compiler.fusion` says otherwise; None: off."""
+    gemv: GemvUnit | None = None
+    """Unit of floating-point products of one row unless `compiler.gemv` says otherwise; None: matrix."""
     staging_tile_bytes: PositiveInt | None = None
     """Largest output tile of a matmul whose operands are staged: brought whole into the scratchpad
     before the first product, as the product's compiler does; None: it pipelines tiles instead."""

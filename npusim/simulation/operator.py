@@ -14,7 +14,7 @@ from npusim.config.compiler import CompilerConfig
 from npusim.config.run_spec import Fidelity, RunSpec, SimulationConfig, WorkloadConfig
 from npusim.engine import FixedLatencyMemory
 from npusim.errors import ConfigError
-from npusim.program import EngineKind
+from npusim.program import Opcode
 from npusim.results.operator import OperatorResult
 from npusim.simulation.approximations import model_approximations
 from npusim.simulation.memories import check_capacity, peak_bytes_per_s
@@ -125,12 +125,15 @@ def operator_spec(
 
 
 def _compute_cycles(piece: Piece) -> int:
-    """Busy cycles of the busiest matrix engine: commands never overlap on one engine."""
+    """Busy cycles of products on the busiest engine: commands never overlap on one engine.
+
+    Products run on matrix units, those of one row on a vector unit where the device says so.
+    """
     program = piece.program
+    products = np.flatnonzero((program.opcode == Opcode.MATMUL) | (program.macs > 0))
     ticks = np.zeros(len(program.engines), dtype=np.int64)
-    np.add.at(ticks, program.engine, program.duration_ticks)
-    matrix = [i for i, e in enumerate(program.engines) if e.kind is EngineKind.MATRIX]
-    return int(-(-ticks[matrix].max() // program.ticks_per_cycle))
+    np.add.at(ticks, program.engine[products], program.duration_ticks[products])
+    return int(-(-ticks.max() // program.ticks_per_cycle))
 
 
 def _folds(graph: OperatorGraph, system: SystemConfig, spec: RunSpec) -> int:
