@@ -70,11 +70,12 @@ class StagedCosts(TileCosts):
         return (self.need_bytes() <= budget_bytes) & self.accumulators_hold() & small
 
     def staged(self) -> Bools:
-        """Both operands stay in the scratchpad; outputs are cut along rows, or along one row."""
-        nm, nk, nn = self.counts
+        """Both operands stay in the scratchpad; outputs leave in whole rows, if there are many."""
+        _, nk, nn = self.counts
         *_, a_res, w_res = self.axes
         whole: Bools = (nk == 1) & (a_res == 1) & (w_res == 1)
-        return whole & ((nm == 1) | (nn == 1))
+        is_flat = self.share[1] <= granule_of(self.target.core.matrix, self.traits)[0]
+        return whole & ((nn == 1) | is_flat)
 
     def is_strided(self) -> Ints:
         """1 where an output tile is cut out of rows."""
