@@ -95,7 +95,9 @@ def calibrate(
         print_json(_calibration_summary(result))
         return
     console = result_console()
-    console.print(f"{result.system}: {result.rows} rows, {len(result.trials)} settings", markup=False)
+    console.print(
+        f"{result.system}: {result.rows} rows, {len(result.trials)} settings", markup=False
+    )
     for name, trial in (("shipped", result.shipped), ("best", result.best)):
         said = ", ".join(f"{path} = {value}" for path, value in trial.values.items())
         console.print(f"{name}: {100 * trial.mean_abs_frac:.2f} % with {said}", markup=False)
@@ -169,7 +171,9 @@ def _print_validation(result: Validation, console: Console) -> None:
     _print_worst(result.worst(), console)
     if result.two_term is not None:
         fit = result.two_term
-        text = f"{fit.floor_ns:.0f} ns + max(c / {fit.compute_share:.2f}, b / {fit.memory_share:.2f})"
+        text = (
+            f"{fit.floor_ns:.0f} ns + max(c / {fit.compute_share:.2f}, b / {fit.memory_share:.2f})"
+        )
         console.print(f"two term: {text}", markup=False)
     for path, how in result.parameters.items():
         console.print(f"fitted: {path}: {how}", markup=False)

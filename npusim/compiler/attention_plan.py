@@ -163,8 +163,9 @@ def unfused_cycles(
 ) -> float:
     """Predicted cycles of the three kernels apart, none of which overlaps another.
 
-    Each takes the longer of its unit's time and its bytes, or their sum if it is staged; scores and probabilities travel to the
-    DRAM and back unless both fit half of the on-chip memory. Two more kernels are launched.
+    Each takes the longer of its unit's time and its bytes, or their sum if it is staged; scores and
+    probabilities travel to the DRAM and back unless both fit half of the on-chip memory. Two more
+    kernels are launched.
     """
     host, period = target.host, float(target.period_ps)
     cores = target.cores

@@ -94,7 +94,9 @@ def compile_graph(
         else:
             _emit(emission, planner, operator)
         emission.close_kernel(operator)
-    emission.builder.log.extend((*fused.log, *_described(graph, layout, target, launch), *planner.log))
+    emission.builder.log.extend(
+        (*fused.log, *_described(graph, layout, target, launch), *planner.log)
+    )
     return Compiled(
         emission.finish(),
         planner.plans,

@@ -57,9 +57,7 @@ def fusion_mode(config: CompilerConfig, target: Target) -> FusionMode:
     return FusionMode(config.fusion.value)
 
 
-def fuse(
-    graph: OperatorGraph, target: Target, config: CompilerConfig, launch: LaunchMode
-) -> Fused:
+def fuse(graph: OperatorGraph, target: Target, config: CompilerConfig, launch: LaunchMode) -> Fused:
     """Apply the patterns that are switched on; the graph itself if none is."""
     mode = fusion_mode(config, target)
     if mode is FusionMode.OFF:
@@ -161,9 +159,7 @@ class _Fuser:
         except MappingError as error:
             return None, f"stays in three kernels: {error}"
         is_staged = staging_tile_bytes(target, self._config.staging) is not None
-        apart = unfused_cycles(
-            scores, softmax, context, target, self._launch, is_staged=is_staged
-        )
+        apart = unfused_cycles(scores, softmax, context, target, self._launch, is_staged=is_staged)
         said = f"predicted {plan.predicted_cycles:.0f} cycles fused, {apart:.0f} apart"
         if self._mode is FusionMode.AUTO and plan.predicted_cycles > apart:
             return None, f"stays in three kernels: {said}"

@@ -80,7 +80,9 @@ def product_cycles(
     return vector_cycles(core.vector, ops, traits.vector_dtype, moved)
 
 
-def _vector_dtype(emission: Emission, operator: Operator, dtype: ComputeDtype) -> ComputeDtype | None:
+def _vector_dtype(
+    emission: Emission, operator: Operator, dtype: ComputeDtype
+) -> ComputeDtype | None:
     """Format of a product of one row on the vector unit; None on the matrix unit.
 
     Where operands are staged, only a matrix larger than one tile is streamed so.

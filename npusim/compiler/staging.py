@@ -6,8 +6,8 @@ into the scratchpad; the loop over tiles that follows overlaps only products and
     operands in + max(products, stores, convert) + last tile out
 
 Output tiles are as large as `devices.*.staging_tile_bytes` allows, in whole rows where these fit.
-Operands that do not fit the scratchpad together are streamed in the fewest tiles that do. A product of one
-row on the vector unit streams its matrix in the fewest tiles of that size.
+Operands that do not fit the scratchpad together are streamed in the fewest tiles that do. A product
+of one row on the vector unit streams its matrix in the fewest tiles of that size.
 """
 
 from __future__ import annotations
@@ -63,19 +63,20 @@ class StagedCosts(TileCosts):
         """What fits the scratchpad and the accumulators with small enough output tiles."""
         tm, tk, tn = self.axes[:3]
         granule = granule_of(self.target.core.matrix, self.traits)
-        bits, smallest = tm * tn * self.traits.out_bits, (tm <= granule[0]) & (tn <= granule[2])
+        nbytes, smallest = bits_to_bytes(tm * tn * self.traits.out_bits), tm <= granule[0]
         if self.traits.vector_dtype is not None:
-            bits, smallest = tk * tn * self.traits.w_bits, (tk <= granule[1]) & (tn <= granule[2])
-        small: Bools = (bits_to_bytes(bits) <= self.limit_bytes) | smallest
-        return (self.need_bytes() <= budget_bytes) & self.accumulators_hold() & small
+            nbytes, smallest = bits_to_bytes(tk * tn * self.traits.w_bits), tk <= granule[1]
+        small = (nbytes <= self.limit_bytes) | (smallest & (tn <= granule[2]))
+        fits: Bools = (self.need_bytes() <= budget_bytes) & self.accumulators_hold() & small
+        return fits
 
     def staged(self) -> Bools:
         """Both operands stay in the scratchpad; outputs leave in whole rows, if there are many."""
         _, nk, nn = self.counts
         *_, a_res, w_res = self.axes
-        whole: Bools = (nk == 1) & (a_res == 1) & (w_res == 1)
         is_flat = self.share[1] <= granule_of(self.target.core.matrix, self.traits)[0]
-        return whole & ((nn == 1) | is_flat)
+        whole: Bools = (nk == 1) & (a_res == 1) & (w_res == 1) & ((nn == 1) | is_flat)
+        return whole
 
     def is_strided(self) -> Ints:
         """1 where an output tile is cut out of rows."""
@@ -93,8 +94,10 @@ class StagedCosts(TileCosts):
         per_tile = product_cycles(target.core, traits, tm, tk, tn)
         products = batch * nm * nn * per_tile
         tail = bits_to_bytes(tm * tn * traits.out_bits) / rate
-        cycles: Floats = float(target.dram_latency_cycles) + moved / rate
-        return cycles + np.maximum(np.maximum(products, stores), self._convert_cycles()) + tail
+        loop = np.maximum(np.maximum(products, stores), self._convert_cycles())
+        first = float(target.dram_latency_cycles) + moved / rate
+        cycles: Floats = loop + tail + first
+        return cycles
 
 
 def restage(plan: MatmulPlan, costs: TileCosts, budget_bytes: int, limit_bytes: int) -> MatmulPlan:

@@ -53,7 +53,8 @@ class DeviceSpec(Spec):
     fusion: FusionMode | None = None
     """What the product's compiler does unless `compiler.fusion` says otherwise; None: off."""
     gemv: GemvUnit | None = None
-    """Unit of floating-point products of one row unless `compiler.gemv` says otherwise; None: matrix."""
+    """Unit of floating-point products of one row unless `compiler.gemv` says otherwise; None:
+    matrix."""
     staging_tile_bytes: PositiveInt | None = None
     """Largest output tile of a matmul whose operands are staged: brought whole into the scratchpad
     before the first product, as the product's compiler does; None: it pipelines tiles instead."""

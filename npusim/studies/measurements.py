@@ -112,9 +112,7 @@ def _device(path: Path, line: int, row: dict[str, str]) -> Measurement:
     where = f"{path}:{line}"
     if row["op"] not in (*OPERATORS, *PHASES):
         raise ConfigError(where, "op is neither operator nor phase", row["op"])
-    return Measurement(
-        row["op"], row["shape"], _latency(where, row), row["model"], row["quant"]
-    )
+    return Measurement(row["op"], row["shape"], _latency(where, row), row["model"], row["quant"])
 
 
 def _size(where: str, row: dict[str, str], column: str) -> str:

@@ -244,10 +244,15 @@ def _graph(measured: Measurement) -> OperatorGraph:
 
 def _workload(measured: Measurement) -> WorkloadConfig:
     batch, tokens = (int(size) for size in measured.shape.split("x"))
-    lengths = {"prompt_len": tokens}
-    if measured.op == "decode":
-        lengths = {"context_len": tokens, "generate_len": 1}
-    return WorkloadConfig(model=measured.model, batch=batch, quant=measured.quant, **lengths)
+    is_decode = measured.op == "decode"
+    return WorkloadConfig(
+        model=measured.model,
+        batch=batch,
+        quant=measured.quant,
+        prompt_len=None if is_decode else tokens,
+        context_len=tokens if is_decode else None,
+        generate_len=int(is_decode),
+    )
 
 
 def _phase_time_ns(
