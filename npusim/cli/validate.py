@@ -153,6 +153,7 @@ def _print_validation(result: Validation, console: Console) -> None:
     """Errors by group and model, worst rows, and what was fitted."""
     from rich.table import Table  # slow to load
 
+    # numba is slow to load
     from npusim.studies.validation import MODELS, ErrorSummary
 
     console.print(f"{result.system}, {result.fidelity}: mean |error| (bias) in %", markup=False)
