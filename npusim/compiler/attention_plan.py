@@ -60,14 +60,16 @@ class AttentionCosts:
     vector_dtype: ComputeDtype
     head_dim: int
     bits: int
+    is_capped: bool  # scores pass through a soft cap: two products and a tanh each
 
     @classmethod
-    def of(cls, scores: Operator, target: Target) -> AttentionCosts:
+    def of(cls, scores: Operator, softmax: Operator, target: Target) -> AttentionCosts:
         """Costs on a device."""
         assert scores.matmul is not None and scores.compute_dtype is not None
         dtype = target.compute_dtype(scores.compute_dtype, scores.name)
         vector = target.vector_dtype("fp32", scores.name)
-        return cls(target, dtype, vector, scores.matmul.k, DTYPE_BITS[dtype])
+        is_capped = any(name == "tanh" for name, _ in softmax.vector_ops)
+        return cls(target, dtype, vector, scores.matmul.k, DTYPE_BITS[dtype], is_capped)
 
     def scores_cycles(self, b: Ints, rows: Ints, keys: Ints, *, ideal: bool = False) -> Ints:
         """Q K^T of one step."""
@@ -87,6 +89,7 @@ class AttentionCosts:
             ("max", elems + lines),
             ("exp", elems + lines),
             ("convert", elems),
+            *((("mul", 2 * elems), ("tanh", elems)) if self.is_capped else ()),
         )
         spilled = elems * _SUM_BYTES > self.target.core.register_file_bytes
         moved = elems * (_SUM_BYTES + self.bits // 8) + 2 * _SUM_BYTES * sums
@@ -110,7 +113,7 @@ class AttentionCosts:
 
 
 def plan_attention(
-    scores: Operator, context: Operator, target: Target, buffers: int
+    scores: Operator, softmax: Operator, context: Operator, target: Target, buffers: int
 ) -> AttentionPlan:
     """Cheapest legal tile; of equals, the one with fewest steps.
 
@@ -121,7 +124,7 @@ def plan_attention(
     """
     _check_formats(scores, context, target)
     assert scores.matmul is not None
-    shape, costs = scores.matmul, AttentionCosts.of(scores, target)
+    shape, costs = scores.matmul, AttentionCosts.of(scores, softmax, target)
     b, rows, keys = _tiles(shape, queries_of(scores), target)
     need = slot_bytes(costs, b, rows, keys, buffers)
     held = b * rows * keys * _SUM_BYTES
@@ -216,8 +219,11 @@ def _check_formats(scores: Operator, context: Operator, target: Target) -> None:
     dtype = target.compute_dtype(scores.compute_dtype, scores.name)
     if dtype.value.startswith("int"):
         raise MappingError(scores.name, "online softmax needs floating-point scores", dtype.value)
+    keys, values = scores.inputs[1], context.inputs[1]
+    if keys.shape != values.shape or len(keys.shape) != 4 or len(scores.inputs[0].shape) != 2:
+        raise MappingError(scores.name, "keys and values need one shape", values.shape)
     by_command = (WeightDequant.CONVERT_UNIT, WeightDequant.VECTOR_UNIT)
-    for tensor in (scores.inputs[1], context.inputs[1]):
+    for tensor in (keys, values):
         is_narrow = DTYPE_BITS[tensor.dtype] < DTYPE_BITS[dtype]
         if is_narrow and target.core.weight_dequant in by_command:
             raise MappingError(

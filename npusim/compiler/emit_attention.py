@@ -102,7 +102,7 @@ class _CoreAttention(CoreEmission):
     ) -> None:
         super().__init__(emission, core)
         self.operator, self.fused, self.steps = operator, fused, steps
-        self.costs = AttentionCosts.of(fused.scores, emission.target)
+        self.costs = AttentionCosts.of(fused.scores, fused.softmax, emission.target)
         self.buffers = emission.config.buffers
         self.order = np.arange(len(steps.b0)) * STEP
         self.b, self.m = steps.b1 - steps.b0, steps.m1 - steps.m0

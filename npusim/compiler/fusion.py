@@ -130,7 +130,8 @@ class _Fuser:
     def _fused_attention(
         self, scores: Operator, softmax: Operator, context: Operator
     ) -> Operator | None:
-        key = (scores.matmul, scores.inputs[0].dtype, scores.inputs[1].dtype, scores.compute_dtype)
+        formats = (scores.inputs[0].dtype, scores.inputs[1].dtype, scores.compute_dtype)
+        key = (scores.matmul, scores.inputs[1].shape, formats, softmax.vector_ops)
         if key not in self._plans:
             self._plans[key] = self._plan(scores, softmax, context)
         plan, reason = self._plans[key]
@@ -155,7 +156,7 @@ class _Fuser:
         """The plan, or None and why there is none."""
         target = self._target
         try:
-            plan = plan_attention(scores, context, target, self._config.buffers)
+            plan = plan_attention(scores, softmax, context, target, self._config.buffers)
         except MappingError as error:
             return None, f"stays in three kernels: {error}"
         is_staged = staging_tile_bytes(target, self._config.staging) is not None

@@ -102,7 +102,7 @@ def columns_per_output(operator: Operator) -> int:
     """Columns of the product that become one output column: two for a fused gated activation."""
     shape = operator.matmul
     assert shape is not None
-    return shape.batch * shape.m * shape.n // sum(t.elems for t in operator.outputs)
+    return shape.rows * shape.n // sum(t.elems for t in operator.outputs)
 
 
 def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:

@@ -1,9 +1,9 @@
 """Fitting the numbers a system lists under `calibration` to the rows it names there.
 
 Least mean relative error over those rows, one number after the other until none gains a tenth of a
-percent. The launch of a captured graph shifts every operator's time, so its best value is a weighted
-median; every other number is tried at its value times powers of two. Only the named rows are
-looked at.
+percent. The launch of a captured graph shifts every operator's time, so its best value is a
+weighted median; every other number is tried at its value times powers of two. Only the named rows
+are looked at.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from npusim.config.compiler import (
     ActivationResidency,
     CompilerConfig,
+    Fusion,
+    Gemv,
     Launch,
     SplitPolicy,
     WeightLayout,
@@ -75,6 +77,10 @@ compilers = st.fixed_dictionaries(
         "split": st.sampled_from(list(SplitPolicy)),
         "buffers": st.integers(1, 3),
         "prefetch": st.booleans(),
+        "fusion": st.sampled_from(list(Fusion)),
+        "fuse_attention": st.booleans(),
+        "fuse_activation": st.booleans(),
+        "gemv": st.sampled_from(list(Gemv)),
     }
 )
 phases = st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(0, 70))
@@ -155,6 +161,7 @@ def test_producers_precede_consumers_in_program_order(name: str) -> None:
 
 
 def test_settings_are_all_drawn() -> None:
-    untested = {"max_cores", "weight_residency"}  # have tests of their own
+    untested = {"max_cores", "weight_residency", "staging"}  # have tests of their own
     drawn = {"launch", "activation_residency", "weight_layout", "split", "buffers", "prefetch"}
+    drawn |= {"fusion", "fuse_attention", "fuse_activation", "gemv"}
     assert drawn | untested == set(CompilerConfig.model_fields)
