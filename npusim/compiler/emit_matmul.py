@@ -78,6 +78,8 @@ class _CoreMatmul(CoreEmission):
         """Stationary operand, moving operand, products, outputs."""
         traits, steps = self.traits, self.steps
         tm, tk, tn = self.plan.tile
+        if self.plan.is_staged:
+            self.pad.place_beside(self.plan.slot_bytes, self.target.core.scratchpad.capacity_bytes)
         w_loads = self._loads(steps.w_key, resident=self.plan.w_resident)
         w_ring = self._ring(tk * tn * traits.w_bits, w_loads)
         w_ids = self._emit_w_loads(w_loads, w_ring)

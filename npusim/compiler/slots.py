@@ -59,7 +59,7 @@ class Scratchpad:
         self.space = space
         self._builder = builder
         self._reserved = reserved_bytes
-        self._next = reserved_bytes
+        self._next = self._previous_end = reserved_bytes
         self._past = np.empty((0, 3), dtype=np.int64)  # start, end, last user of earlier kernels
         self._now: list[Ints] = []
 
@@ -69,7 +69,15 @@ class Scratchpad:
             now = np.concatenate(self._now)
             self._past = np.concatenate((now, uncovered(self._past, now)))
         self._now = []
-        self._next = self._reserved
+        self._previous_end, self._next = self._next, self._reserved
+
+    def place_beside(self, nbytes: int, capacity_bytes: int) -> None:
+        """Put this kernel's slots after those of the kernel before, if `nbytes` of them fit there.
+
+        Then its loads need not wait until that kernel has read its operands.
+        """
+        if self._previous_end + nbytes <= capacity_bytes:
+            self._next = self._previous_end
 
     def slots(self, nbytes: int, count: int) -> Slots:
         """Take `count` slots of `nbytes`."""

@@ -7,7 +7,8 @@ into the scratchpad; the loop over tiles that follows overlaps only products and
 
 Output tiles are as large as `devices.*.staging_tile_bytes` allows, in whole rows where these fit.
 Operands that do not fit the scratchpad together are streamed in the fewest tiles that do. A product
-of one row on the vector unit streams its matrix in the fewest tiles of that size.
+of one row on the vector unit streams its matrix in the fewest tiles of that size. Slots lie beside
+those of the matmul before, where both fit, so that weights arrive while it still computes.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ def restage(plan: MatmulPlan, costs: TileCosts, budget_bytes: int, limit_bytes: 
         predicted_cycles=float(np.broadcast_to(cycles, chosen.shape).ravel()[index]),
         predicted_dram_bytes=int(np.broadcast_to(mine.dram_bytes(), chosen.shape).ravel()[index]),
         is_staged=is_staged,
+        slot_bytes=int(np.broadcast_to(mine.need_bytes(), chosen.shape).ravel()[index]),
     )
 
 

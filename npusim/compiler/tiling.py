@@ -64,6 +64,7 @@ class MatmulPlan:
     predicted_dram_bytes: int
     candidates: int
     is_staged: bool = False  # the first product of a batch entry waits for its whole operands
+    slot_bytes: int = 0  # scratchpad of a staged matmul
 
     @property
     def cores(self) -> int:
