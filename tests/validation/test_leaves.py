@@ -47,7 +47,13 @@ DECODE = {"context_len": 24, "generate_len": 1}
 PREFILL = {"prompt_len": 40}
 WIDE = {"num_hidden_layers": 1}
 LARGE = {"num_hidden_layers": 1, "hidden_size": 512, "intermediate_size": 2048}
-LONG, WRITES, SPILL = "long prefill", "many writes", "spilled prefill"
+WIDE_FFN = {"num_hidden_layers": 1, "hidden_size": 512, "intermediate_size": 8192}
+LONG, WRITES, SPILL, GEMV = "long prefill", "many writes", "spilled prefill", "large vectors"
+APART, WIDE_APART = "prefill kernel by kernel", "wide prefill kernel by kernel"
+UNFUSED = (  # scores travel to the DRAM, in cut rows
+    *("compiler.fusion=off", "compiler.staging=tiles"),
+    "compiler.activation_residency=dram",
+)
 PROBES = {
     "decode": (MINI, {**DECODE, "quant": "w4a16"}, ()),
     "prefill": (MINI, {**PREFILL, "quant": "w4a16"}, ()),
@@ -60,17 +66,25 @@ PROBES = {
     "fp16": ({**MINI, "torch_dtype": "float16"}, {**DECODE, "quant": "w16a16"}, ()),
     WRITES: (WIDE, {"prompt_len": 256, "quant": "w4a16"}, ("compiler.activation_residency=dram",)),
     LONG: (LARGE, {"prompt_len": 1024, "batch": 2, "quant": "w16a16"}, ()),
-    SPILL: (LARGE, {"prompt_len": 1024, "batch": 4, "quant": "w16a16"}, ()),
+    SPILL: (LARGE, {"prompt_len": 1024, "batch": 4, "quant": "w16a16"}, UNFUSED),
+    APART: (MINI, {**PREFILL, "quant": "w4a16"}, UNFUSED),
+    WIDE_APART: (WIDE, {"prompt_len": 256, "quant": "w4a16"}, UNFUSED),
+    GEMV: (WIDE_FFN, {**DECODE, "quant": "w16a16"}, ()),
 }
 #: probes for hardware that small runs leave empty; elsewhere they take too long
-ONLY_ON = {LONG: ("tpu-v6e",), WRITES: ("ascend-910b", "jetson-agx-orin"), SPILL: ("tpu-v6e",)}
+ONLY_ON = {
+    **dict.fromkeys((LONG, SPILL, GEMV, APART, WIDE_APART), ("tpu-v6e",)),
+    WRITES: ("ascend-910b", "jetson-agx-orin"),
+}
 #: probes that a key, or else a block, is most likely to show in
 FIRST_PROBES = {
     "accumulator_buffer_bytes": (LONG,),
     "bytes_per_cycle": (LONG,),
     "preload_overlapped": (LONG,),
+    "gemv": (GEMV,),
     "rsqrt": (LONG, "int8 prefill"),
-    "write_high_frac": (WRITES, SPILL),
+    "write_high_frac": (WRITES, WIDE_APART, SPILL),
+    "partial_write": (APART,),
     "memories": ("prefill", "in dram"),
     "buses": ("prefill", "in dram"),
     "host": ("eager", "graph"),
@@ -79,7 +93,8 @@ FIRST_PROBES = {
 CORE = "devices.npu.core"
 INT4 = "no wXaY of this version computes in 4-bit integers: activations have 8 or 16 bits"
 FP32 = "vector operators compute in 16 bits, which every unit here can"
-FUSION = "holds live values of fused operators, and this version fuses none"
+FUSION = "holds live values of fused operators, and this product's compiler fuses none"
+SLOW_LANES = "the lanes take longer than the way to the scratchpad, with spills and without"
 TANH = "only activations other than silu use it, and no supported model has one"
 COPY = "no operator of a decoder copies elements with the vector unit"
 LATENCY = "a unit's own latency covers the scratchpad's until bank conflicts are modelled"
@@ -88,11 +103,14 @@ NO_TIER = "rate of paths other than to DRAM, and this device has no shared SRAM"
 NO_RIVAL = "one engine loads and one stores, on channels of their own: nothing to arbitrate"
 DRAIN = "applies to the output-stationary dataflow, which this array does not have"
 SLOW_ARRAY = "the array takes longer than its operand path whatever the buffer holds"
+UNFUSING = tuple(name for name in SYSTEMS if name != "tpu-v6e")
 #: leaf (of one system, or of all as "*") to why nothing changes with it
 EXEMPT: dict[tuple[str, str], str] = {
-    ("*", f"{CORE}.register_file_bytes"): FUSION,
+    **{(name, f"{CORE}.register_file_bytes"): FUSION for name in UNFUSING},
+    **{(name, f"{CORE}.vector.lanes.fp32"): FP32 for name in UNFUSING},
+    ("tpu-v6e", f"{CORE}.register_file_bytes"): SLOW_LANES,
+    ("tpu-v6e", f"{CORE}.dma.bytes_per_cycle"): NO_TIER,
     ("*", f"{CORE}.scratchpad.latency_cycles"): LATENCY,
-    ("*", f"{CORE}.vector.lanes.fp32"): FP32,
     ("*", f"{CORE}.vector.op_cycles.copy"): COPY,
     ("*", f"{CORE}.vector.op_cycles.tanh"): TANH,
     **{("*", f"{CORE}.matrix.cube.int4.{axis}"): INT4 for axis in "mkn"},
