@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npusim.compiler.emit import Emission
-from npusim.compiler.emit_fallback import emit_fallback
 from npusim.compiler.emit_attention import emit_attention
+from npusim.compiler.emit_fallback import emit_fallback
 from npusim.compiler.emit_matmul import MatmulEmitter
 from npusim.compiler.emit_moves import emit_gather, emit_kv_append
 from npusim.compiler.emit_vector import emit_vector
