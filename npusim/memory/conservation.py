@@ -12,6 +12,7 @@ import numpy as np
 
 from npusim.errors import SimulationError
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
+from npusim.memory.dram.refresh import IS_PRECHARGE
 from npusim.memory.specs import DramConfig
 
 if TYPE_CHECKING:
@@ -102,8 +103,16 @@ def _check_refresh(state: L.Words, ch: int, spec: DramConfig, where: str) -> Non
         interval = int(state[int(state[ch + L.CH_MEM]) + L.T_REFIPB])
         due = int(state[ch + L.CH_REF_DUE]) // interval - 1
     issued = int(state[ch + L.CH_N_REF]) + int(state[ch + L.CH_N_REFPB])
-    counted = issued + int(state[ch + L.CH_REF_PENDING])
+    counted = issued + _listed_refreshes(state, ch)
     _equal(where, "a refresh per interval is issued or pending", due, counted)
+
+
+def _listed_refreshes(state: L.Words, ch: int) -> int:
+    """Entries of a controller's list that are refreshes, not precharges."""
+    first, limit = int(state[ch + L.CH_LIST_HEAD]), int(state[ch + L.CH_LIST_LIMIT])
+    entries = (first + np.arange(int(state[ch + L.CH_REF_PENDING]))) % max(limit, 1)
+    listed = state[int(state[ch + L.CH_LIST]) + entries]
+    return int(((listed & IS_PRECHARGE) == 0).sum())
 
 
 def _check_credits(state: L.Words, port: int) -> None:

@@ -56,7 +56,6 @@ def test_the_run_has_everything_that_is_counted():
         (L.CH_N_MISS, "row hits"),
         (L.CH_N_CONFLICT, "row hits"),
         (L.CH_N_REF, "a refresh per interval"),
-        (L.CH_REF_PENDING, "a refresh per interval"),
     ],
 )
 def test_a_miscounted_command_is_caught(word, rule, delta):
