@@ -61,7 +61,6 @@ app.command("import")(import_)
 app.add_typer(memory)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)
-app.command("explain-program")(explain_program)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -172,7 +172,7 @@ class OperatorRecord(Record):
         return cls(
             step=step,
             name=operator.name,
-            kind=operator.kind.value,
+            kind=operator.kind.value,  # type: ignore[arg-type]  # traces hold unfused operators
             stage=operator.stage,
             layer=operator.layer,
             inputs=[TensorRecord.of(t) for t in operator.inputs],
