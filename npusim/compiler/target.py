@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npusim.config.compute import ComputeDtype
 from npusim.config.system import SharedTiles
 from npusim.errors import ConfigError, MappingError
-from npusim.program import Engine, EngineKind, MemorySpace
+from npusim.program import BankGeometry, Engine, EngineKind, MemorySpace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from npusim.config.system import SystemConfig
 
 PS_PER_S = 10**12
+
+#: a convert unit reads or writes 32-bit elements at most
+_WIDEST_ELEM_BYTES = 4
 
 #: scratchpad of an ideal memory
 _UNBOUNDED_BYTES = 1 << 60
@@ -209,14 +212,22 @@ class Target:
                     len(names),
                 )
             )
-        capacity = self.core.scratchpad.capacity_bytes
-        if self._is_memory_ideal:
-            capacity = _UNBOUNDED_BYTES
+        ideal = self._is_memory_ideal
+        capacity = _UNBOUNDED_BYTES if ideal else self.core.scratchpad.capacity_bytes
+        banks = None if ideal else self._banks()
         spaces.extend(
-            MemorySpace(f"{self.device_name}.core{c}.scratchpad", "scratchpad", capacity)
+            MemorySpace(
+                f"{self.device_name}.core{c}.scratchpad", "scratchpad", capacity, banks=banks
+            )
             for c in range(self.cores)
         )
         return tuple(spaces)
+
+    def _banks(self) -> BankGeometry:
+        pad = self.core.scratchpad
+        return BankGeometry(
+            pad.banks, pad.port_bytes, pad.bank_interleave_bytes, pad.ports or 1, pad.queue_depth
+        )
 
     def _engines(self) -> tuple[tuple[Engine, ...], tuple[CoreEngines, ...]]:
         one_ps, name = Fraction(1), self.device_name
@@ -229,6 +240,29 @@ class Target:
         cores = tuple(self._add_core(engines, core) for core in range(self.cores))
         return tuple(engines), cores
 
+    def _path_bytes(self, kind: EngineKind) -> tuple[int, int]:
+        """Scratchpad bytes per cycle of an engine, see `Engine.path_bytes`."""
+        core = self.core
+        if kind is EngineKind.MATRIX:
+            return core.matrix.operand_bytes_per_cycle, core.matrix.accumulator_bytes_per_cycle
+        if kind is EngineKind.VECTOR:
+            return core.vector.bytes_per_cycle, core.vector.bytes_per_cycle
+        if kind is EngineKind.CONVERT and core.convert is not None:
+            widest = core.convert.elems_per_cycle * _WIDEST_ELEM_BYTES
+            return widest, widest
+        return self._dma_share(core.dma.dram_bytes_per_cycle, self.dram_bytes_per_cycle), (
+            self._dma_share(core.dma.bytes_per_cycle, self._shared_bytes_per_cycle())
+        )
+
+    def _dma_share(self, path: int, peak: Fraction | int) -> int:
+        """Bytes per cycle of one DMA engine when those of all cores load at once."""
+        engines = self.cores * self.core.dma.load_engines
+        return max(min(path, -(-Fraction(peak) // engines)), 1)
+
+    def _shared_bytes_per_cycle(self) -> int:
+        shared = self.device.shared_sram
+        return shared.banks * shared.port_bytes if shared is not None else 0
+
     def _add_core(self, engines: list[Engine], core: int) -> CoreEngines:
         """Append one core's engines."""
         name, dma = self.device_name, self.core.dma
@@ -236,7 +270,8 @@ class Target:
 
         def add(unit: str, kind: EngineKind) -> int:
             full = f"{name}.core{core}.{unit}"
-            engines.append(Engine(full, kind, name, core, self.period_ps))
+            path = self._path_bytes(kind)
+            engines.append(Engine(full, kind, name, core, self.period_ps, path_bytes=path))
             return len(engines) - 1
 
         def add_dma(unit: str, kind: EngineKind, number: int) -> int:

@@ -15,6 +15,7 @@ from npusim.config.spec import (
     RuleError,
     Spec,
     require_any,
+    require_power_of_two,
 )
 from npusim.errors import nearest
 
@@ -66,6 +67,11 @@ QosValue = Annotated[int, Field(ge=0, le=15)]
 
 #: element operations a vector unit gives a cost for; a test keeps `workload.operator` equal
 VECTOR_OPS = ("add", "mul", "max", "exp", "div", "rsqrt", "tanh", "convert", "copy")
+
+
+#: words of a scratchpad's bank period, which the conflict count walks through
+MAX_PERIOD_WORDS = 1 << 14
+MAX_QUEUE_DEPTH = 64
 
 
 class CubeShape(Spec):
@@ -241,6 +247,12 @@ class ScratchpadSpec(Spec):
     """Bytes of one bank per cycle."""
     latency_cycles: NonNegativeInt
     """Cycles from request to data."""
+    ports: PositiveInt | None = None
+    """Words one bank serves in a cycle; None: one."""
+    interleave_bytes: PositiveInt | None = None
+    """Contiguous bytes in one bank before the next; None: one word of `port_bytes`."""
+    queue_depth: PositiveInt | None = None
+    """Accesses of a stream that wait at the banks, a power of two; None: those of a bank period."""
 
     @model_validator(mode="after")
     def _banks_divide_capacity(self) -> Self:
@@ -249,10 +261,33 @@ class ScratchpadSpec(Spec):
             raise RuleError("capacity_bytes", rule, self.capacity_bytes)
         return self
 
+    @model_validator(mode="after")
+    def _bank_period_is_countable(self) -> Self:
+        interleave = self.bank_interleave_bytes
+        if interleave % self.port_bytes:
+            rule = f"must be a multiple of port_bytes={self.port_bytes}"
+            raise RuleError("interleave_bytes", rule, interleave)
+        words = self.banks * interleave // self.port_bytes
+        if words > MAX_PERIOD_WORDS:
+            rule = f"banks x interleave must hold at most {MAX_PERIOD_WORDS} words of port_bytes"
+            raise RuleError("interleave_bytes", rule, interleave)
+        if self.queue_depth is not None:
+            require_power_of_two("queue_depth", self.queue_depth)
+            if self.queue_depth > MAX_QUEUE_DEPTH:
+                raise RuleError(
+                    "queue_depth", f"must be at most {MAX_QUEUE_DEPTH}", self.queue_depth
+                )
+        return self
+
+    @property
+    def bank_interleave_bytes(self) -> int:
+        """Contiguous bytes in one bank before the next."""
+        return self.interleave_bytes or self.port_bytes
+
     @property
     def bytes_per_cycle(self) -> int:
-        """Peak rate with every bank busy."""
-        return self.banks * self.port_bytes
+        """Peak rate with every port of every bank busy."""
+        return self.banks * self.port_bytes * (self.ports or 1)
 
 
 class CoreSpec(Spec):

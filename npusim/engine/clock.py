@@ -64,6 +64,11 @@ class Clock:
         result: NDArray[np.bool_] = _wide(cycles, num) // den == times_ps
         return result
 
+    def ticks_at(self, times_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """First tick not before each time: the tick itself for times at which ticks are seen."""
+        num, den = self.ps_per_tick
+        return (-(_wide(-times_ps, den) // num)).astype(np.int64)
+
     def ticks_floor_ps(self, ticks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Length of each number of ticks, rounded down."""
         num, den = self.ps_per_tick

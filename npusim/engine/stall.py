@@ -27,6 +27,7 @@ class StallCause(StrEnum):
     dram_arbitration   DRAM: another port was served first
     dram_latency       DRAM: channels had nothing to do: latency of bus, pins and issue
     sram               a transfer of the shared SRAM tier
+    sram_conflict      banks of the scratchpad were busy with other streams while a command ran
     bus                a bus without a DRAM behind it
     ================== ==========================================================================
     """
@@ -49,4 +50,5 @@ class StallCause(StrEnum):
     DRAM_ARBITRATION = "dram_arbitration"
     DRAM_LATENCY = "dram_latency"
     SRAM = "sram"
+    SRAM_CONFLICT = "sram_conflict"
     BUS = "bus"

@@ -9,14 +9,14 @@ import numpy as np
 
 from npusim.engine import StallCause
 from npusim.engine.spans import union_ps
+from npusim.machine.conflicts import conflict_ps
 from npusim.machine.execution import EngineUse, StallTable
+from npusim.machine.remainder import largest_remainder
 from npusim.machine.snapshots import MEMORY_CAUSES
 from npusim.machine.waits import NO_EDGE, commands_by_engine, require_reason
 from npusim.program import END, EdgeKind, EngineKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from npusim.machine.execution import RunTimes
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 CAUSES = tuple(StallCause)
 _CODE = {cause: code for code, cause in enumerate(CAUSES)}
 _MEMORY_CODES = tuple(_CODE[cause] for cause in MEMORY_CAUSES)
+_NO_WEIGHTS = (0,) * len(MEMORY_CAUSES)
 _NONE = -2
 _NOT_INHERITED = (_CODE[StallCause.BARRIER], _CODE[StallCause.ORDER])
 _SRAM = _CODE[StallCause.SRAM]
 _ISSUE = _CODE[StallCause.DMA_ISSUE]
+_CONFLICT = _CODE[StallCause.SRAM_CONFLICT]
 _MEMORY = -1  # base cause of a wait on DRAM: split by what the memory did
 _BY_KIND = {
     EdgeKind.BUFFER_FREE: StallCause.BUFFER_FREE,
@@ -62,6 +64,8 @@ class Attribution:
     def __init__(self, program: Program, times: RunTimes, waits: Waits) -> None:
         self._program = program
         self._split = times.memory_split
+        self._end_ps = times.end_ps
+        self._lost_ps = conflict_ps(program, times)
         command = np.flatnonzero(times.start_ps > waits.ready_ps)
         command = command[np.argsort(times.start_ps[command], kind="stable")]
         edge, ready_ps = waits.edge[command], waits.ready_ps[command]
@@ -129,12 +133,12 @@ class Attribution:
             pieces.append((issued_ps, start_ps, base))
         else:
             weights = self._split.get(command, ())
-            shares = largest_remainder(late_ps, weights)
+            shares = largest_remainder(late_ps, weights or _NO_WEIGHTS)
             late_ps = max(shares)
             late = _MEMORY_CODES[shares.index(late_ps)]
             at_ps = max(visible_ps, issued_ps)
             if at_ps > issued_ps:
-                shares = largest_remainder(max(start_ps - at_ps, 0), weights)
+                shares = largest_remainder(max(start_ps - at_ps, 0), weights or _NO_WEIGHTS)
             for code, part_ps in zip(_MEMORY_CODES, shares, strict=True):
                 pieces.append((at_ps, at_ps + part_ps, code))
                 at_ps += part_ps
@@ -169,7 +173,7 @@ class Attribution:
         )
         whole = np.stack([column[plain] for column in columns], axis=1)
         pieces = np.array(self._rows, dtype=np.int64).reshape(-1, _ROW)
-        rows = np.concatenate((whole, pieces))
+        rows = np.concatenate((whole, pieces, self._conflicts()))
         engine = self._program.engine[rows[:, 3]]
         order = np.lexsort((rows[:, 0], engine))
         rows = rows[order]
@@ -183,11 +187,19 @@ class Attribution:
             edge_kind=rows[:, 5].astype(np.int8),
         )
 
+    def _conflicts(self) -> NDArray[np.int64]:
+        """The last part of every command that conflicts made longer, as far as they did."""
+        command = np.flatnonzero(self._lost_ps)
+        end_ps = self._end_ps[command]
+        same = np.ones_like(command)
+        columns = (end_ps - self._lost_ps[command], end_ps, _CONFLICT * same, command, command)
+        return np.stack((*columns, -same), axis=1)
+
 
 def engine_use(
     program: Program, times: RunTimes, stalls: StallTable, elapsed_ps: int
 ) -> tuple[EngineUse, ...]:
-    """Busy, stall and idle time of each engine."""
+    """Busy, stall and idle time of each engine; time lost to bank conflicts is no busy time."""
     by_cause = np.zeros((len(program.engines), len(CAUSES)), dtype=np.int64)
     np.add.at(by_cause, (stalls.engine, stalls.cause), stalls.end_ps - stalls.start_ps)
     uses = []
@@ -195,7 +207,8 @@ def engine_use(
         last_ps = int(times.end_ps[commands].max(initial=0))
         uses.append(
             EngineUse(
-                busy_ps=union_ps(times.start_ps[commands], times.end_ps[commands]),
+                busy_ps=union_ps(times.start_ps[commands], times.end_ps[commands])
+                - int(by_cause[index, _CONFLICT]),
                 idle_ps=elapsed_ps - last_ps,
                 stalls_ps={
                     cause: int(ps) for cause, ps in zip(CAUSES, by_cause[index], strict=True) if ps
@@ -204,27 +217,6 @@ def engine_use(
             )
         )
     return tuple(uses)
-
-
-def largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
-    """Integers that sum to `total` in proportion to the weights; without weight, all to the last.
-
-    Examples
-    --------
-    >>> largest_remainder(10, (1, 1, 1, 0, 0, 0, 0, 0, 0))
-    [4, 3, 3, 0, 0, 0, 0, 0, 0]
-    """
-    weight = sum(weights)
-    if not weight:
-        return [0] * (len(MEMORY_CAUSES) - 1) + [total]
-    parts = [total * w // weight for w in weights]
-    left = total - sum(parts)
-    if left:
-        remainders = [total * w % weight for w in weights]
-        by_remainder = sorted(range(len(weights)), key=remainders.__getitem__, reverse=True)
-        for index in by_remainder[:left]:
-            parts[index] += 1
-    return parts
 
 
 def _base_causes(program: Program) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from npusim.engine import Clock, CoSimEnvironment
+    from npusim.machine.bank_use import BankUse
     from npusim.machine.signals import SignalBoard
     from npusim.machine.snapshots import MemorySnapshots
 
@@ -58,8 +59,9 @@ class DmaEngine(Sequencer):
         *,
         queue_depth: int,
         descriptors: dict[int, Descriptor],
+        banks: BankUse | None = None,
     ) -> None:
-        super().__init__(env, name, clock, commands, duration_ticks, board, snapshots)
+        super().__init__(env, name, clock, commands, duration_ticks, board, snapshots, banks)
         self._queue_depth = queue_depth
         self._descriptors = descriptors
         self._in_flight: dict[int, int] = {}  # transfer id -> command
@@ -118,9 +120,13 @@ class DmaEngine(Sequencer):
         self._in_flight[tid] = command
         self.tid_of[command] = tid
         self._snapshots.submitted(command)
+        if self._banks is not None:
+            self._banks.transfer_begins(command)
 
     def _complete(self, event: simpy.Event) -> None:
         command = self._in_flight.pop(cast("int", event.value))
+        if self._banks is not None:
+            self._banks.transfer_ends(command)
         self._end(command)
         if self._entry_freed is not None:
             self._entry_freed.succeed()

@@ -24,7 +24,8 @@ class RunTimes:
     Command arrays have shape (commands,), `signal_ps` shape (edges,): when the edge's signal was
     published. `free_ps` is when the engine could take its next command: the end, or for a DMA
     engine the end of issue. `memory_split` holds, for commands that waited for a transfer, channel
-    time by `MEMORY_CAUSES` during the wait.
+    time by `MEMORY_CAUSES` during the wait. `conflict_ticks` is by how much bank conflicts made a
+    command longer, shape (commands,).
     """
 
     start_ps: Ints
@@ -32,6 +33,7 @@ class RunTimes:
     free_ps: Ints
     signal_ps: Ints
     memory_split: dict[int, tuple[int, ...]]
+    conflict_ticks: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class StallTable:
 
     A piece spent waiting for memory has one row per cause: their lengths are exact, their order
     within the piece is that of `StallCause`. `cause` indexes `list(StallCause)`. `edge_kind` is -1
-    for waits on a full DMA queue, whose `producer` is the transfer that freed the entry.
+    for waits on a full DMA queue, whose `producer` is the transfer that freed the entry, and for
+    bank conflicts, which are the last part of a command and name it as both.
     """
 
     engine: NDArray[np.int32]
@@ -66,6 +69,18 @@ class EngineUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ConflictTable:
+    """Bank conflicts, struct-of-arrays: `command` lost `lost_ps` to engine `by` (maybe its own)."""
+
+    command: Ints
+    by: Ints
+    lost_ps: Ints
+
+    def __len__(self) -> int:
+        return len(self.command)
+
+
+@dataclass(frozen=True, slots=True)
 class Execution:
     """A finished run.
 
@@ -81,6 +96,7 @@ class Execution:
     engines: tuple[EngineUse, ...]
     stalls: StallTable
     counters: Ints
+    conflicts: ConflictTable
 
     @property
     def start_ps(self) -> Ints:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npusim.engine import Clock
+from npusim.engine import Clock, StallCause
 from npusim.engine.spans import union_ps
 from npusim.errors import SimulationError
+from npusim.machine.conflicts import conflict_ps
 from npusim.machine.waits import DMA_KINDS, commands_by_engine, find_waits, last_signal_ps
 from npusim.program import END
 
@@ -43,6 +44,7 @@ def check_execution(program: Program, execution: Execution) -> None:
     _check_starts(program, execution)
     _check_time_adds_up(program, execution)
     _check_bytes(program, execution)
+    _check_conflicts(program, execution)
 
 
 def _fail(program: Program, bad: Ints, rule: str, values: Ints) -> None:
@@ -96,9 +98,10 @@ def _check_durations(program: Program, execution: Execution, index: int, command
     rule = "spans of an engine do not overlap"
     _fail(program, commands[1:][start_ps[1:] < end_ps[:-1]], rule, times.start_ps)
     clock = Clock(program.engines[index].period_ps, program.ticks_per_cycle)
-    ticks, length_ps = program.duration_ticks[commands], end_ps - start_ps
+    ticks = program.duration_ticks[commands] + times.conflict_ticks[commands]
+    length_ps = end_ps - start_ps
     wrong = (length_ps < clock.ticks_floor_ps(ticks)) | (length_ps > clock.ticks_ceil_ps(ticks))
-    _fail(program, commands[wrong], "a command lasts for its duration", times.end_ps)
+    _fail(program, commands[wrong], "a command lasts for its duration and conflicts", times.end_ps)
     _fail(
         program,
         commands[times.free_ps[commands] != end_ps],
@@ -146,9 +149,11 @@ def _check_time_adds_up(program: Program, execution: Execution) -> None:
     commands_of = commands_by_engine(program)
     for index, use in enumerate(execution.engines):
         name, commands = program.engines[index].name, commands_of[index]
-        busy_ps = union_ps(times.start_ps[commands], times.end_ps[commands])
+        lost_ps = use.stalls_ps.get(StallCause.SRAM_CONFLICT, 0)
+        busy_ps = union_ps(times.start_ps[commands], times.end_ps[commands]) - lost_ps
         if busy_ps != use.busy_ps or len(commands) != use.commands:
-            raise SimulationError(name, "busy time is the union of its spans", use.busy_ps)
+            rule = "busy time is the union of its spans less conflicts"
+            raise SimulationError(name, rule, use.busy_ps)
         if (
             int(row_ps[index]) != sum(use.stalls_ps.values())
             or min(use.stalls_ps.values(), default=0) < 0
@@ -157,6 +162,21 @@ def _check_time_adds_up(program: Program, execution: Execution) -> None:
         total_ps = use.busy_ps + use.idle_ps + int(row_ps[index])
         if total_ps != execution.elapsed_ps or use.idle_ps < 0:
             raise SimulationError(name, "busy + stalls + idle = elapsed", total_ps)
+
+
+def _check_conflicts(program: Program, execution: Execution) -> None:
+    """Lost time is stretched time, told apart by engine; who loses it uses a scratchpad."""
+    times, table = execution.times, execution.conflicts
+    ticks = times.conflict_ticks
+    _fail(program, np.flatnonzero(ticks < 0), "conflicts make a command longer", ticks)
+    touches = np.diff(program.region_ptr) > 0
+    rule = "only a command that uses a scratchpad loses time to conflicts"
+    _fail(program, np.flatnonzero((ticks > 0) & ~touches), rule, ticks)
+    told = np.zeros(len(program), dtype=np.int64)
+    np.add.at(told, table.command, table.lost_ps)
+    lost = conflict_ps(program, times)
+    rule = "time lost to conflicts is told apart by engine"
+    _fail(program, np.flatnonzero(told != lost), rule, told)
 
 
 def _check_bytes(program: Program, execution: Execution) -> None:

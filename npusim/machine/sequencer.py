@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import simpy
 
     from npusim.engine import Clock, CoSimEnvironment
+    from npusim.machine.bank_use import BankUse
     from npusim.machine.signals import SignalBoard
     from npusim.machine.snapshots import MemorySnapshots
 
@@ -36,6 +37,8 @@ class Sequencer:
         Signals and times of all commands.
     snapshots : MemorySnapshots
         Told when the engine blocks and wakes.
+    banks : BankUse, optional
+        The scratchpad banks its commands use; None: it meets no conflicts.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Sequencer:
         duration_ticks: list[int],
         board: SignalBoard,
         snapshots: MemorySnapshots,
+        banks: BankUse | None = None,
     ) -> None:
         self._env = env
         self._name = name
@@ -55,6 +59,7 @@ class Sequencer:
         self._duration_ticks = duration_ticks
         self._board = board
         self._snapshots = snapshots
+        self._banks = banks
         self._head: int | None = commands[0] if commands else None
 
     def run(self) -> simpy.Event:
@@ -77,6 +82,7 @@ class Sequencer:
         )
         offsets, publish_end = board.offsets, board.publish_end
         num, den = clock.ps_per_tick
+        banks = self._banks
         tick = end_ps = 0
         for command, duration in zip(self._commands, self._duration_ticks, strict=True):
             self._head = command
@@ -88,11 +94,18 @@ class Sequencer:
             starts[command] = tick * num // den
             if command in offsets:
                 board.publish_offsets(command, tick, clock)
+            running = banks.start(command, tick, duration) if banks is not None else None
             tick += duration
             end_ps = tick * num // den
             delay_ps = end_ps - env.now_ps
             if delay_ps:
                 yield env.timeout(delay_ps)
+            if running is not None and banks is not None:
+                if running.end_tick > tick:
+                    yield banks.stretched(running)
+                    tick = running.end_tick
+                    end_ps = tick * num // den
+                banks.end(command, running)
             ends[command] = frees[command] = end_ps
             publish_end(command)
         self._head = None

@@ -8,8 +8,10 @@ import numpy as np
 
 from npusim.engine import Clock, CoSimEnvironment, run_until_done
 from npusim.machine.attribution import Attribution, engine_use
+from npusim.machine.bank_use import bank_uses
+from npusim.machine.conflicts import conflict_table
 from npusim.machine.dma import Descriptor, DmaEngine
-from npusim.machine.execution import COUNTERS, Execution, RunTimes
+from npusim.machine.execution import COUNTERS, ConflictTable, Execution, RunTimes
 from npusim.machine.invariants import check_execution
 from npusim.machine.sequencer import Sequencer
 from npusim.machine.signals import SignalBoard
@@ -51,6 +53,7 @@ class Machine:
         self._board = SignalBoard(self.env, program)
         self._snapshots = MemorySnapshots(self.env, memory, program, self._board)
         self._issue_ticks = program.issue_ticks()
+        self._bank_uses = bank_uses(self.env, program)
         commands = commands_by_engine(program)
         order = range(len(program.engines)) if start_order is None else start_order
         self._engines = [self._build(index, commands[index]) for index in order]
@@ -79,6 +82,7 @@ class Machine:
             free_ps=np.array(board.free_ps, dtype=np.int64),
             signal_ps=board.signal_ps(),
             memory_split=self._snapshots.split,
+            conflict_ticks=self._conflict_ticks(),
         )
         drain_ps = int(self._memory.drain())
         elapsed_ps = max(drain_ps, int(times.end_ps.max()))
@@ -92,7 +96,23 @@ class Machine:
             engines=engine_use(self._program, times, stalls, elapsed_ps),
             stalls=stalls,
             counters=self._transfer_counters(),
+            conflicts=self._conflicts(times),
         )
+
+    def _conflict_ticks(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        ticks = np.zeros(len(self._program), dtype=np.int64)
+        for use in self._bank_uses.values():
+            for command, found in use.conflicts.items():
+                ticks[command] = found.ticks
+        return ticks
+
+    def _conflicts(self, times: RunTimes) -> ConflictTable:
+        blames = {
+            command: found.blame
+            for use in self._bank_uses.values()
+            for command, found in use.conflicts.items()
+        }
+        return conflict_table(self._program, times, blames)
 
     def _transfer_counters(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         counters = np.zeros((len(self._program.transfers), len(COUNTERS)), dtype=np.int64)
@@ -111,7 +131,14 @@ class Machine:
         ids: list[int] = commands.tolist()
         if engine.kind not in DMA_KINDS:
             return Sequencer(
-                self.env, engine.name, clock, ids, durations, self._board, self._snapshots
+                self.env,
+                engine.name,
+                clock,
+                ids,
+                durations,
+                self._board,
+                self._snapshots,
+                self._bank_uses.get(index),
             )
         return DmaEngine(
             self.env,
@@ -123,6 +150,7 @@ class Machine:
             self._snapshots,
             queue_depth=engine.queue_depth,
             descriptors={command: d for command in ids if (d := self._descriptor(command))},
+            banks=self._bank_uses.get(index),
         )
 
     def _descriptor(self, command: int) -> Descriptor | None:

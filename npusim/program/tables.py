@@ -70,6 +70,9 @@ class Engine:
     port: int = -1  # memory-system port of a DMA engine
     gather_ticks: int = 0  # DMA: ticks of one fetch from a list of several runs
     gather_runs: int = 1  # DMA: runs that one such fetch brings
+    #: scratchpad bytes per cycle: reads and writes (a vector unit: either, and both together), of a
+    #: DMA engine towards DRAM and shared SRAM; None: not stated, its accesses meet no conflicts
+    path_bytes: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,17 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class BankGeometry:
+    """Banks of a scratchpad: word, interleave, ports of a bank, requests that wait at the banks."""
+
+    banks: int
+    port_bytes: int
+    interleave_bytes: int
+    ports: int = 1
+    queue_depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySpace:
     """A memory that regions and transfers name: DRAM, shared SRAM or one core's scratchpad."""
 
@@ -90,6 +104,7 @@ class MemorySpace:
     kind: str  # "dram" | "shared_sram" | "scratchpad"
     capacity_bytes: int
     memory: int = -1  # index in the memory system; -1 for scratchpads
+    banks: BankGeometry | None = None  # of a scratchpad; None: no bank conflicts
 
 
 @dataclass(frozen=True, slots=True)

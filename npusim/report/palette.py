@@ -44,6 +44,7 @@ STYLES: Mapping[str, Style] = MappingProxyType(
         "dram_turnaround": Style("#F1B68C", "-"),
         "dram_command": Style("#6B2E00", "+"),
         "sram": Style("#66C2A5", "x"),
+        "sram_conflict": Style("#1B7F5C", "+"),
         "bus": Style("#A05C84", "\\"),
     }
 )

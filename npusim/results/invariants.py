@@ -51,6 +51,8 @@ def check_phase(record: PhaseRecord, is_memory_ideal: bool = False) -> None:
         place = f"{where}, SRAM {sram.name}"
         _at_most(sram.hit_bytes, sram.requested_bytes, place, "hit_bytes", "requested_bytes")
         _at_most(sram.peak_occupancy_bytes, sram.capacity_bytes, place, "occupancy", "capacity")
+        told = sum(ps for _, _, ps in sram.conflicts)
+        _at_most(told, sram.conflict_ps, place, "conflicts", "conflict_ps")
 
 
 def _check_no_memory_stalls(record: PhaseRecord, where: str) -> None:

@@ -116,7 +116,7 @@ def _phase(name: str, raw: Mapping[str, Any], tables: Mapping[str, pa.Table]) ->
         operators=_build(OperatorRecord, rows["operators"]),
         engines=_build(EngineRecord, _with_stalls(rows["engines"], rows["stalls"])),
         memories=_build(MemoryRecord, _with_roles(rows["memories"])),
-        sram=_build(SramRecord, rows["sram"]),
+        sram=_build(SramRecord, _with_conflicts(rows["sram"], rows["sram_conflicts"])),
         barriers=_build(BarrierRecord, rows["barriers"]),
         approximations=_build(Approximation, rows["approximations"]),
         spans=_spans(name, tables["spans"]),
@@ -142,6 +142,14 @@ def _with_stalls(engines: Rows, stalls: Rows) -> Rows:
     for row in stalls:
         by_engine[row["engine"]][row["cause"]] = row["stall_ps"]
     return [{**row, "stalls_ps": by_engine[row["engine"]]} for row in engines]
+
+
+def _with_conflicts(srams: Rows, pairs: Rows) -> Rows:
+    """SRAM rows with the engines that lost time to each other gathered."""
+    by_sram: dict[str, list[tuple[str, str, int]]] = {row["name"]: [] for row in srams}
+    for row in pairs:
+        by_sram[row["name"]].append((row["engine"], row["by"], row["lost_ps"]))
+    return [{**row, "conflicts": tuple(by_sram[row["name"]])} for row in srams]
 
 
 def _with_roles(memories: Rows) -> Rows:

@@ -73,7 +73,11 @@ class MemoryRecord:
 
 @dataclass(frozen=True, slots=True)
 class SramRecord:
-    """One scratchpad or shared SRAM; `hit_bytes` of `requested_bytes` did not go to DRAM."""
+    """One scratchpad or shared SRAM; `hit_bytes` of `requested_bytes` did not go to DRAM.
+
+    `conflict_ps` is time commands lost to busy banks (scratchpad; `conflicts` tells it apart by
+    engine that lost it and engine that held it up) or requests waited for them (shared SRAM).
+    """
 
     name: str
     hit_bytes: int
@@ -81,6 +85,7 @@ class SramRecord:
     conflict_ps: int
     peak_occupancy_bytes: int
     capacity_bytes: int
+    conflicts: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

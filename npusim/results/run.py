@@ -15,6 +15,7 @@ from npusim.results.tables import (
     Table,
     approximation_table,
     barrier_table,
+    conflict_table,
     engine_table,
     log_table,
     memory_table,
@@ -155,6 +156,11 @@ class RunResult:
     def sram(self) -> Table:
         """One row per phase and SRAM."""
         return sram_table(self.phases)
+
+    @property
+    def sram_conflicts(self) -> Table:
+        """One row per phase, scratchpad and pair of engines: time lost to bank conflicts."""
+        return conflict_table(self.phases)
 
     @property
     def barriers(self) -> Table:

@@ -25,6 +25,7 @@ RESULT_FILE = "result.json"
 SPEC_FILE = "run_spec.json"
 TABLES = (
     *("stages", "operators", "engines", "stalls", "memories", "sram", "barriers"),
+    "sram_conflicts",
     *("approximations", "spans", "bandwidth", "log"),
 )
 #: Parquet metadata: order of span names per phase

@@ -117,6 +117,9 @@ def _sram(sram: SramRecord) -> dict[str, Any]:
         "hit_bytes": int(sram.hit_bytes),
         "requested_bytes": int(sram.requested_bytes),
         "conflict_ps": int(sram.conflict_ps),
+        "conflicts": [
+            {"engine": engine, "by": by, "lost_ps": int(ps)} for engine, by, ps in sram.conflicts
+        ],
         "peak_occupancy_bytes": int(sram.peak_occupancy_bytes),
         "capacity_bytes": int(sram.capacity_bytes),
     }

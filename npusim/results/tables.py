@@ -180,6 +180,17 @@ def sram_table(phases: Phases) -> Table:
     return _table("sram", header, rows)
 
 
+def conflict_table(phases: Phases) -> Table:
+    """One row per phase, scratchpad and pair of engines: who lost time to busy banks to whom."""
+    rows = (
+        (phase, s.name, *pair)
+        for phase, r in phases.items()
+        for s in r.sram
+        for pair in s.conflicts
+    )
+    return _table("sram_conflicts", ("phase", "name", "engine", "by", "lost_ps"), rows)
+
+
 def log_table(phases: Phases) -> Table:
     """One row per line that a compiler pass logged."""
     rows = ((phase, line) for phase, r in phases.items() for line in r.log)

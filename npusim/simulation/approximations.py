@@ -22,7 +22,8 @@ def model_approximations(
             "sram_conflicts",
             "scratchpads",
             None,
-            "bank conflicts of concurrent streams are not modelled; conflict_ps is 0",
+            "streams of a command are its regions at an even rate, those of DMA engines at "
+            "their share of the memory's peak; a set of streams counts from its bases",
         ),
         Approximation("start", "memory", None, "cold: nothing is on chip when a phase starts"),
     ]

@@ -63,7 +63,7 @@ def simulate_operator(
             "simulation.fidelity", "an operator is simulated at burst or transfer", "analytic"
         )
     graph = primitive_graph(op, shape, batch, quant)
-    compiled, piece, refreshes = simulate_graph(
+    compiled, piece, totals = simulate_graph(
         graph,
         spec,
         cached_tokens=0,
@@ -73,7 +73,7 @@ def simulate_operator(
     peaks = peak_bytes_per_s(system)
     bound = phase_bound_ps(graph, system, spec.compiler, peaks)
     bound_ps = bound.compute_ps if ideal_memory else bound.elapsed_ps
-    tally = piece.tally(0, piece.num_kernels).plus(refreshes)
+    tally = piece.tally(0, piece.num_kernels).plus(totals)
     facts = PhaseFacts(
         name="operator",
         tokens=1,

@@ -13,7 +13,7 @@ from npusim.program.check import check_program
 from npusim.results.records import Approximation
 from npusim.simulation.memories import build_memory, peak_bytes_per_s
 from npusim.simulation.piece import Piece, Rates
-from npusim.simulation.tally import Tally
+from npusim.simulation.tally import Key, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
     from npusim.config.system import SystemConfig
     from npusim.engine import MemoryKernel
+    from npusim.program import Program
     from npusim.workload.graph import OperatorGraph
 
 #: repeat units averaged at first
@@ -92,8 +93,8 @@ def simulate_graph(
 
     Returns
     -------
-    compiled, piece, refreshes
-        The program, its execution, and refreshes per memory over the whole run.
+    compiled, piece, totals
+        The program, its execution, and what memories count for the whole run only.
     """
     system = spec.system
     compiled = compile_graph(
@@ -109,14 +110,23 @@ def simulate_graph(
     target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
     kernel = memory or build_memory(system, target, spec.simulation.fidelity)
     execution = Machine(compiled.program, kernel).run()
-    refreshes = Tally(
-        {
-            ("memory", space.name, "refreshes"): kernel.memory_counters(space.memory)["refreshes"]
-            for space in compiled.program.spaces
-            if space.kind == "dram"
-        }
-    )
-    return compiled, Piece(compiled.program, execution, rates_of(system, target)), refreshes
+    piece = Piece(compiled.program, execution, rates_of(system, target))
+    return compiled, piece, memory_totals(compiled.program, kernel, target)
+
+
+def memory_totals(program: Program, kernel: MemoryKernel, target: Target) -> Tally:
+    """What memories count for the whole run only, not per command."""
+    counts: dict[Key, int] = {}
+    for space in program.spaces:
+        if space.memory < 0:
+            continue
+        found = kernel.memory_counters(space.memory)
+        if space.kind == "dram":
+            counts["memory", space.name, "refreshes"] = found["refreshes"]
+        else:
+            waited = found.get("conflict_cycles", 0) * target.period_ps
+            counts["sram", space.name, "conflict_ps"] = int(waited)
+    return Tally(counts)
 
 
 def rates_of(system: SystemConfig, target: Target) -> Rates:
@@ -140,13 +150,13 @@ def _units_to_simulate(units: int, window: int) -> int:
 
 def _whole(source: GraphSource, spec: RunSpec) -> Simulated:
     graph = source.build(source.num_layers)
-    compiled, piece, refreshes = simulate_graph(
+    compiled, piece, totals = simulate_graph(
         graph,
         spec,
         cached_tokens=source.cached_tokens,
         kv_capacity_tokens=source.kv_capacity_tokens,
     )
-    tally = piece.tally(0, piece.num_kernels).plus(refreshes)
+    tally = piece.tally(0, piece.num_kernels).plus(totals)
     return Simulated(tally, piece, compiled, graph, _bound(source, spec))
 
 
@@ -155,7 +165,7 @@ def _folded(
 ) -> tuple[Simulated, float]:
     simulated_layers = source.prefix_layers + simulated_units * source.unit_layers
     graph = source.build(simulated_layers)
-    compiled, piece, refreshes = simulate_graph(
+    compiled, piece, totals = simulate_graph(
         graph,
         spec,
         cached_tokens=source.cached_tokens,
@@ -178,13 +188,13 @@ def _folded(
         basis=f"{simulated_layers} of {source.num_layers} layers simulated; "
         f"{window} steady repeat units, mean {sum(times) // window} ps, added {repeats} times",
     )
-    steady_refreshes = Tally(
+    steady_totals = Tally(
         {
             key: count * steady["phase", "elapsed_ps"] // whole["phase", "elapsed_ps"]
-            for key, count in refreshes.counts.items()
+            for key, count in totals.counts.items()
         }
     )
-    total = whole.plus(refreshes).plus(steady, repeats).plus(steady_refreshes, repeats)
+    total = whole.plus(totals).plus(steady, repeats).plus(steady_totals, repeats)
     simulated = Simulated(total, piece, compiled, graph, _bound(source, spec), (note,))
     return simulated, error
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CAUSES = tuple(StallCause)
 PS_PER_S = 10**12
+_CONFLICT = CAUSES.index(StallCause.SRAM_CONFLICT)
 _ROLE_NAMES = ("weight", "kv", "activation")
 _FRONT_END = (EngineKind.HOST, EngineKind.DISPATCH, EngineKind.BARRIER)
 _VECTOR = (EngineKind.VECTOR, EngineKind.CONVERT)
@@ -79,6 +80,7 @@ class Piece:
         self._count_engines(counts, commands, window)
         self._count_transfers(counts, first, last)
         self._count_scratchpads(counts, commands)
+        self._count_conflicts(counts, first, last)
         self._count_barriers(counts, window)
         return Tally(dict(counts))
 
@@ -263,13 +265,14 @@ class Piece:
         own = np.bincount(program.engine[commands], minlength=len(program.engines))
         for index, engine in enumerate(program.engines):
             name = engine.name
-            counts["engine", name, "busy_ps"] = int(busy[index])
+            busy_ps = int(busy[index]) - int(table[index, _CONFLICT])
+            counts["engine", name, "busy_ps"] = busy_ps
             stalled = 0
             for code in np.flatnonzero(table[index]):
                 ps = int(table[index, code])
                 counts["engine", name, f"stall.{CAUSES[code].value}"] = ps
                 stalled += ps
-            counts["engine", name, "idle_ps"] = high - low - int(busy[index]) - stalled
+            counts["engine", name, "idle_ps"] = high - low - busy_ps - stalled
             counts["engine", name, "commands"] = int(own[index])
 
     def _clipped_union(
@@ -332,6 +335,18 @@ class Piece:
             filled = int(program.region_bytes[fills].sum())
             counts["sram", space.name, "requested_bytes"] = requested
             counts["sram", space.name, "hit_bytes"] = max(requested - filled, 0)
+
+    def _count_conflicts(self, counts: dict[Key, int], first: int, last: int) -> None:
+        """Time commands lost to bank conflicts, by scratchpad and pair of engines."""
+        program, table = self.program, self.execution.conflicts
+        kernel = program.kernel[table.command]
+        engines = [engine.name for engine in program.engines]
+        for row in np.flatnonzero((kernel >= first) & (kernel < last)).tolist():
+            command = int(table.command[row])
+            regions = program.region_space[program.regions_of(command)]
+            space = next(s for s in regions.tolist() if program.spaces[s].banks is not None)
+            pair = (engines[program.engine[command]], engines[table.by[row]])
+            counts["conflict", program.spaces[space].name, *pair] += int(table.lost_ps[row])
 
     def _count_barriers(self, counts: dict[Key, int], window: tuple[int, int]) -> None:
         stalls = self.execution.stalls

@@ -185,14 +185,18 @@ def _lies_in(piece: Piece, space: int, name: str) -> bool:
 def _sram(piece: Piece, tally: Tally) -> tuple[SramRecord, ...]:
     """Scratchpads, and the shared SRAM: bytes it served of all bytes DMA engines loaded."""
     capacity = {s.name: s.capacity_bytes for s in piece.program.spaces}
+    conflicts_of: dict[str, list[tuple[str, str, int]]] = {name: [] for name in capacity}
+    for (name, engine, by), ps in tally.rows("conflict"):
+        conflicts_of[name].append((engine, by, ps))
     records = [
         SramRecord(
             name=name,
             hit_bytes=tally["sram", name, "hit_bytes"],
             requested_bytes=tally["sram", name, "requested_bytes"],
-            conflict_ps=0,
+            conflict_ps=sum(ps for _, _, ps in conflicts_of[name]),
             peak_occupancy_bytes=peak,
             capacity_bytes=capacity[name],
+            conflicts=tuple(sorted(conflicts_of[name])),
         )
         for name, peak in piece.peak_occupancy_bytes().items()
     ]
@@ -208,6 +212,13 @@ def _sram(piece: Piece, tally: Tally) -> tuple[SramRecord, ...]:
                 a.nbytes for a in piece.program.allocations if _lies_in(piece, a.space, space.name)
             )
             records.append(
-                SramRecord(space.name, served, loaded, 0, occupied, space.capacity_bytes)
+                SramRecord(
+                    name=space.name,
+                    hit_bytes=served,
+                    requested_bytes=loaded,
+                    conflict_ps=tally["sram", space.name, "conflict_ps"],
+                    peak_occupancy_bytes=occupied,
+                    capacity_bytes=space.capacity_bytes,
+                )
             )
     return tuple(records)

@@ -30,7 +30,9 @@ def span_table(piece: Piece, max_spans: int) -> SpanTable | None:
     stage_of = np.array([stage_names.index(kernel.stage) for kernel in program.kernels])
     labels = [*(kernel.name for kernel in program.kernels), *(c.value for c in CAUSES)]
     start = np.concatenate((execution.start_ps, stalls.start_ps))
-    end = np.concatenate((execution.end_ps, stalls.end_ps))
+    lost_ps = np.zeros(count, dtype=np.int64)  # the last part of a command, a stall of its own
+    np.add.at(lost_ps, execution.conflicts.command, execution.conflicts.lost_ps)
+    end = np.concatenate((execution.end_ps - lost_ps, stalls.end_ps))
     keep = np.flatnonzero(end > start)
     order = keep[np.argsort(start[keep], kind="stable")]
     chosen = order[:max_spans]
