@@ -1,4 +1,4 @@
-"""Tiles that several cores load: the first load reads the DRAM, the others hit the shared SRAM."""
+"""Tiles that several cores load: by hits in the shared SRAM, or by multicast."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ class SharedTileLoads:
     With `shared_tiles: shared_sram`, the earliest load of a tile in program order leads: it reads
     the DRAM, and later loads of the tile wait for it and read the shared SRAM. An operand larger
     than the shared SRAM does not stay there: its n-th pass is led anew.
+
+    With `shared_tiles: multicast`, loads of a tile in the same step of several cores are one read,
+    delivered to all of them. The first core's load leads: it reads the memory once the slots of all
+    are free; the others receive. Loads of a tile in different steps read it again: waiting for each
+    other could close a circle, within a step it cannot.
     """
 
     def __init__(self, emission: Emission, tensor: Tensor) -> None:
@@ -70,9 +75,27 @@ class SharedTileLoads:
             emission.builder.edges(ids[follows], leader[follows], EdgeKind.DATA)
             space[follows] = target.shared_space
             runs = _wrap(runs, follows[owner], shared.capacity_bytes)
+        leads = np.full(len(ids), -1)
+        if target.device.shared_tiles is SharedTiles.MULTICAST:
+            leader = self._step_leaders(ids)
+            follows = leader != ids
+            leads[follows] = leader[follows]
+            emission.builder.await_alike(leader[follows], ids[follows])
         emission.builder.transfers(
-            ids, space=space, is_write=False, role=tensor.role.value, runs=runs, run_owner=owner
+            ids,
+            space=space,
+            is_write=False,
+            role=tensor.role.value,
+            runs=runs,
+            run_owner=owner,
+            leader=leads,
         )
+
+    def _step_leaders(self, ids: Ints) -> Ints:
+        """First load of each tile and order key, itself for a leader."""
+        keys = np.concatenate([core.keys for core in self._cores])
+        order = np.concatenate([core.order for core in self._cores])
+        return _first_of(ids, (keys, order), np.lexsort((ids, order, keys)))
 
     def _leaders(self, ids: Ints, *, stays: bool) -> Ints:
         """Leader of each load, itself for a leader."""
@@ -81,13 +104,17 @@ class SharedTileLoads:
         turn = np.zeros(len(ids), dtype=np.int64)
         if not stays:
             turn = np.concatenate([_occurrence(core.keys) for core in self._cores])
-        by_tile = np.lexsort((ids, order, keys, turn))
-        first = np.ones(len(ids), dtype=np.bool_)
-        same = (keys[by_tile[1:]] == keys[by_tile[:-1]]) & (turn[by_tile[1:]] == turn[by_tile[:-1]])
-        first[1:] = ~same
-        leader = np.empty_like(ids)
-        leader[by_tile] = ids[by_tile[first]][np.cumsum(first) - 1]
-        return leader
+        return _first_of(ids, (keys, turn), np.lexsort((ids, order, keys, turn)))
+
+
+def _first_of(ids: Ints, groups: tuple[Ints, Ints], by_group: Ints) -> Ints:
+    """First id, in the order `by_group`, of the group each id belongs to."""
+    one, other = (values[by_group] for values in groups)
+    first = np.ones(len(ids), dtype=np.bool_)
+    first[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
+    leader = np.empty_like(ids)
+    leader[by_group] = ids[by_group[first]][np.cumsum(first) - 1]
+    return leader
 
 
 def _occurrence(keys: Ints) -> Ints:

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from npusim.config.compute import ComputeDtype
-from npusim.config.system import SharedTiles
 from npusim.errors import ConfigError, MappingError
 from npusim.program import BankGeometry, Engine, EngineKind, MemorySpace
 
@@ -61,7 +60,7 @@ class Target:
     Raises
     ------
     ConfigError
-        If the system has several devices, or shares tiles by multicast.
+        If the system has several devices.
     """
 
     def __init__(
@@ -75,13 +74,6 @@ class Target:
         if len(system.devices) != 1:
             raise ConfigError("devices", "one program runs on one device", sorted(system.devices))
         self.device_name, self.device = next(iter(system.devices.items()))
-        if self.device.shared_tiles is SharedTiles.MULTICAST:
-            raise ConfigError(
-                f"devices.{self.device_name}.shared_tiles",
-                "has no schedule yet",
-                self.device.shared_tiles.value,
-                "use 'read_per_core' or 'shared_sram'",
-            )
         self.host = system.host
         self._is_memory_ideal = is_memory_ideal
         bus = system.buses[self.device.bus]

@@ -179,7 +179,8 @@ class TileCosts:
         a_bytes = batch * m * k * (0 if traits.a_on_chip else traits.a_bits) / 8
         w_bytes = batch * k * n * traits.w_dram_bits / 8
         rate = max(traits.a_bytes_per_cycle, traits.w_bytes_per_cycle) * dma.load_engines
-        copies = (1, 1) if self._hits_shared_sram else (traffic.a_copies, traffic.w_copies)
+        is_read_once = self._hits_shared_sram or self._is_multicast
+        copies = (1, 1) if is_read_once else (traffic.a_copies, traffic.w_copies)
         dram = traffic.a_total * copies[0] * traits.a_in_dram
         dram += traffic.w_total * copies[1] * traits.w_in_dram
         return max(matrix, (a_bytes + w_bytes) / rate, dram / float(target.dram_bytes_per_cycle))
@@ -187,6 +188,10 @@ class TileCosts:
     @property
     def _hits_shared_sram(self) -> bool:
         return self.target.device.shared_tiles is SharedTiles.SHARED_SRAM
+
+    @property
+    def _is_multicast(self) -> bool:
+        return self.target.device.shared_tiles is SharedTiles.MULTICAST
 
     def _passes(self) -> tuple[Floats, Floats]:
         """How often each byte of a and w is loaded by each core that needs it."""
@@ -196,6 +201,8 @@ class TileCosts:
 
     def _dram_reads(self, total: float, passes: Floats, copies: int) -> Floats:
         """Bytes of an operand read from DRAM: shared tiles once, or once per pass if too large."""
+        if self._is_multicast:
+            return total * passes
         shared = self.target.device.shared_sram
         if not self._hits_shared_sram or shared is None:
             return total * copies * passes
@@ -220,8 +227,10 @@ class TileCosts:
         if shared is None:
             return dram
         a_passes, w_passes = self._passes()
-        loads = traffic.a_total * traffic.a_copies * a_passes
-        loads = loads + traffic.w_total * traffic.w_copies * w_passes
+        a_copies, w_copies = traffic.a_copies, traffic.w_copies
+        if self._is_multicast:
+            a_copies = w_copies = 1
+        loads = traffic.a_total * a_copies * a_passes + traffic.w_total * w_copies * w_passes
         hits = np.maximum(loads - reads, traffic.c_total - writes)
         return np.maximum(dram, hits / (shared.banks * shared.port_bytes))
 
@@ -270,7 +279,7 @@ class TileCosts:
         path = a_tile / traits.a_bytes_per_cycle + w_tile / traits.w_bytes_per_cycle
         cores = self.grid[0] * self.grid[1] * self.grid[2]
         a_cores, w_cores = cores, cores
-        if self._hits_shared_sram:
+        if self._hits_shared_sram or self._is_multicast:
             a_cores, w_cores = cores // self.grid[2], cores // self.grid[1]
         dram_bytes = a_tile * a_cores * traits.a_in_dram + w_tile * w_cores * traits.w_in_dram
         slower = np.maximum(path, dram_bytes / float(target.dram_bytes_per_cycle))

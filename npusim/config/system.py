@@ -30,7 +30,7 @@ class SharedTiles(StrEnum):
 
     READ_PER_CORE = "read_per_core"  # n reads of the memory it lives in
     SHARED_SRAM = "shared_sram"  # first read from DRAM, the others from the shared SRAM
-    MULTICAST = "multicast"  # one read, delivered to all cores
+    MULTICAST = "multicast"  # one read, delivered to all cores that load it in step
 
 
 class DeviceSpec(Spec):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 #: categories of `MemoryKernel.attribution`, in order
@@ -31,9 +33,18 @@ class MemoryKernel(Protocol):
         """Work that has not completed."""
 
     def submit(
-        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
+        self,
+        now_ps: int,
+        port: int,
+        memory: int,
+        is_write: bool,
+        runs: NDArray[np.int64],
+        receivers: Sequence[int] = (),
     ) -> int:
-        """Hand over a transfer (runs: base, bytes, stride, count); returns its id."""
+        """Hand over a transfer (runs: base, bytes, stride, count); returns its id.
+
+        A read is delivered to the ports in `receivers` as well, and complete when all have it.
+        """
 
     def advance(self, horizon_ps: int | None) -> list[tuple[int, int]]:
         """Decide what happens before the horizon; newly committed (completion_ps, id)."""
@@ -80,9 +91,15 @@ class FixedLatencyMemory:
         return len(self._uncommitted)
 
     def submit(
-        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
+        self,
+        now_ps: int,
+        port: int,
+        memory: int,
+        is_write: bool,
+        runs: NDArray[np.int64],
+        receivers: Sequence[int] = (),
     ) -> int:
-        """Note the transfer; it completes `latency_ps` later."""
+        """Note the transfer; it completes `latency_ps` later, for all receivers."""
         tid = len(self._transfers)
         self._transfers.append((memory, is_write, runs))
         completion_ps = now_ps + self._latency_ps

@@ -10,7 +10,7 @@ from simpy.core import EmptySchedule
 from npusim.errors import DeadlockError, SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -57,8 +57,11 @@ class CoSimEnvironment(simpy.Environment):
         is_write: bool,
         runs: NDArray[np.int64],
         on_complete: Callable[[simpy.Event], None],
+        receivers: Sequence[int] = (),
     ) -> int:
         """Hand a transfer to the memory now; `on_complete` is called at its completion.
+
+        A read with `receivers` is delivered to those ports as well.
 
         Returns
         -------
@@ -67,7 +70,10 @@ class CoSimEnvironment(simpy.Environment):
         """
         if self._caught_up_ps < self._now:
             self.catch_up()
-        tid = int(self._memory.submit(self._now, port, memory, is_write, runs))
+        if receivers:
+            tid = int(self._memory.submit(self._now, port, memory, is_write, runs, receivers))
+        else:
+            tid = int(self._memory.submit(self._now, port, memory, is_write, runs))
         self._uncommitted[tid] = on_complete
         return tid
 

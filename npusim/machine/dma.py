@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
     from npusim.engine import Clock, CoSimEnvironment
     from npusim.machine.bank_use import BankUse
+    from npusim.machine.multicast import Multicasts
     from npusim.machine.signals import SignalBoard
     from npusim.machine.snapshots import MemorySnapshots
+
+
+#: keys of transfers in flight that another engine reads lie below 0, above are transfer ids
+_RECEIVED = -1
 
 
 class Descriptor(NamedTuple):
@@ -26,6 +31,7 @@ class Descriptor(NamedTuple):
     memory: int
     is_write: bool
     runs: NDArray[np.int64]
+    receivers: tuple[int, ...] = ()  # ports that get what is read as well
 
 
 class DmaEngine(Sequencer):
@@ -60,10 +66,12 @@ class DmaEngine(Sequencer):
         queue_depth: int,
         descriptors: dict[int, Descriptor],
         banks: BankUse | None = None,
+        multicasts: Multicasts | None = None,
     ) -> None:
         super().__init__(env, name, clock, commands, duration_ticks, board, snapshots, banks)
         self._queue_depth = queue_depth
         self._descriptors = descriptors
+        self._multicasts = multicasts
         self._in_flight: dict[int, int] = {}  # transfer id -> command
         self._entry_freed: simpy.Event | None = None
         self.tid_of: dict[int, int] = {}  # command -> transfer id
@@ -116,21 +124,43 @@ class DmaEngine(Sequencer):
         return self._entry_freed
 
     def _submit(self, command: int, descriptor: Descriptor) -> None:
-        tid = self._env.submit(*descriptor, self._complete)
+        if self._multicasts is not None and command in self._multicasts.leader_of:
+            self._receive(command, self._multicasts)
+            return
+        port, memory, is_write, runs, receivers = descriptor
+        tid = self._env.submit(port, memory, is_write, runs, self._complete, receivers)
         self._in_flight[tid] = command
         self.tid_of[command] = tid
         self._snapshots.submitted(command)
         if self._banks is not None:
             self._banks.transfer_begins(command)
 
+    def _receive(self, command: int, multicasts: Multicasts) -> None:
+        """Hold a queue entry until another engine's multicast has brought the bytes."""
+        self._snapshots.submitted(command)
+        if multicasts.is_delivered(command):
+            self._end(command)
+            return
+        self._in_flight[_RECEIVED - command] = command
+        if self._banks is not None:
+            self._banks.transfer_begins(command)
+        multicasts.await_delivery(command, lambda: self._finish(_RECEIVED - command))
+
     def _complete(self, event: simpy.Event) -> None:
-        command = self._in_flight.pop(cast("int", event.value))
+        command = self._finish(cast("int", event.value))
+        if self._multicasts is not None:
+            self._multicasts.deliver(command)
+
+    def _finish(self, key: int) -> int:
+        """Free the queue entry of a transfer; returns its command."""
+        command = self._in_flight.pop(key)
         if self._banks is not None:
             self._banks.transfer_ends(command)
         self._end(command)
         if self._entry_freed is not None:
             self._entry_freed.succeed()
             self._entry_freed = None
+        return command
 
     def _end(self, command: int) -> None:
         self._board.end_ps[command] = self._env.now_ps

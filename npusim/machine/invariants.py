@@ -10,6 +10,7 @@ from npusim.engine import Clock, StallCause
 from npusim.engine.spans import union_ps
 from npusim.errors import SimulationError
 from npusim.machine.conflicts import conflict_ps
+from npusim.machine.multicast import with_leaders
 from npusim.machine.waits import DMA_KINDS, commands_by_engine, find_waits, last_signal_ps
 from npusim.program import END
 
@@ -42,6 +43,7 @@ def check_execution(program: Program, execution: Execution) -> None:
         else:
             _check_durations(program, execution, index, commands)
     _check_starts(program, execution)
+    _check_multicasts(program, execution)
     _check_time_adds_up(program, execution)
     _check_bytes(program, execution)
     _check_conflicts(program, execution)
@@ -177,6 +179,16 @@ def _check_conflicts(program: Program, execution: Execution) -> None:
     lost = conflict_ps(program, times)
     rule = "time lost to conflicts is told apart by engine"
     _fail(program, np.flatnonzero(told != lost), rule, told)
+
+
+def _check_multicasts(program: Program, execution: Execution) -> None:
+    """A follower ends with its leader, or at its own issue if that is later; nothing is early."""
+    times = execution.times
+    leader = with_leaders(program, np.arange(len(program)))
+    wanted = np.maximum(times.end_ps[leader], times.free_ps)
+    follows = leader != np.arange(len(program))
+    rule = "a multicast reaches its receivers when it completes"
+    _fail(program, np.flatnonzero(follows & (times.end_ps != wanted)), rule, times.end_ps)
 
 
 def _check_bytes(program: Program, execution: Execution) -> None:

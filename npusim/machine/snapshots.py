@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.engine import ATTRIBUTION_CATEGORIES, StallCause
+from npusim.machine.multicast import with_leaders
 from npusim.program import END, EdgeKind
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class MemorySnapshots:
         self._transfers: list[int] = program.edge_producer[awaits_data].tolist()
         self._memory_of: list[int] = memory_of.tolist()
         port_of = np.array([engine.port for engine in program.engines], dtype=np.int64)
-        self._port_of: list[int] = port_of[program.engine].tolist()
+        self._port_of: list[int] = with_leaders(program, port_of[program.engine]).tolist()
         self._at_block: dict[int, list[tuple[int, Counters | None]]] = {}
         self._at_submission: dict[int, Counters] = {}
         self._watchers: dict[int, int] = {}

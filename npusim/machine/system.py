@@ -13,6 +13,7 @@ from npusim.machine.conflicts import conflict_table
 from npusim.machine.dma import Descriptor, DmaEngine
 from npusim.machine.execution import COUNTERS, ConflictTable, Execution, RunTimes
 from npusim.machine.invariants import check_execution
+from npusim.machine.multicast import Multicasts
 from npusim.machine.sequencer import Sequencer
 from npusim.machine.signals import SignalBoard
 from npusim.machine.snapshots import MemorySnapshots
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from npusim.engine import MemoryKernel
     from npusim.program import Program
+
+_BYTES = COUNTERS.index("bytes")
 
 
 class Machine:
@@ -54,6 +57,7 @@ class Machine:
         self._snapshots = MemorySnapshots(self.env, memory, program, self._board)
         self._issue_ticks = program.issue_ticks()
         self._bank_uses = bank_uses(self.env, program)
+        self._multicasts = Multicasts(program) if (program.transfers.leader >= 0).any() else None
         commands = commands_by_engine(program)
         order = range(len(program.engines)) if start_order is None else start_order
         self._engines = [self._build(index, commands[index]) for index in order]
@@ -121,6 +125,9 @@ class Machine:
                 transfers = self._program.transfer[list(engine.tid_of)]
                 rows = [self._memory.transfer_counters(tid) for tid in engine.tid_of.values()]
                 counters[transfers] = rows
+        followers = np.flatnonzero(self._program.transfers.leader >= 0)
+        leaders = self._program.transfers.leader[followers]
+        counters[followers, _BYTES] = counters[leaders, _BYTES]  # what was read for them
         return counters
 
     def _build(self, index: int, commands: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequencer:
@@ -151,6 +158,7 @@ class Machine:
             queue_depth=engine.queue_depth,
             descriptors={command: d for command in ids if (d := self._descriptor(command))},
             banks=self._bank_uses.get(index),
+            multicasts=self._multicasts,
         )
 
     def _descriptor(self, command: int) -> Descriptor | None:
@@ -159,7 +167,16 @@ class Machine:
         if transfer < 0:
             return None
         space = program.spaces[transfers.space[transfer]]
-        port = program.engines[program.engine[command]].port + (space.kind == "shared_sram")
+        path = space.kind == "shared_sram"
+        port = program.engines[program.engine[command]].port + path
+        followers = (
+            () if self._multicasts is None else self._multicasts.followers_of.get(command, ())
+        )
+        receivers = tuple(program.engines[program.engine[f]].port + path for f in followers)
         return Descriptor(
-            port, space.memory, bool(transfers.is_write[transfer]), transfers.of(transfer)
+            port,
+            space.memory,
+            bool(transfers.is_write[transfer]),
+            transfers.of(transfer),
+            receivers,
         )

@@ -95,11 +95,13 @@ from npusim.memory.layout import (
     TR_ALL_CUT,
     TR_DONE,
     TR_LEFT,
+    TR_MULTICAST,
     TR_RETURNED,
     TRANSFER_WORDS,
     WRITE,
     Words,
 )
+from npusim.memory.multicast import received_ps
 from npusim.memory.transfer import cut_burst
 
 
@@ -364,4 +366,9 @@ def deliver(s: Words, transfers: Words, out: Words, bus: int, now_ps: int) -> No
     finish = max(s[port + PT_READ_FREE], begin) + (size + rate - 1) // rate
     finish = max(finish, next_cycle(s, port_clock, edge_ps(s, clock, end)) + crossing)
     s[port + PT_READ_FREE] = finish
-    release(s, transfers, out, stream, burst, edge_ps(s, port_clock, finish), now_ps)
+    done = edge_ps(s, port_clock, finish)
+    tid = s[burst + AX_TID]
+    if transfers[tid * TRANSFER_WORDS + TR_MULTICAST]:
+        begin_ps, end_ps = edge_ps(s, clock, end - beats), edge_ps(s, clock, end)
+        done = max(done, received_ps(s, transfers, tid, size, begin_ps, end_ps))
+    release(s, transfers, out, stream, burst, done, now_ps)

@@ -223,7 +223,10 @@ ACCEPT_FULL, ACCEPT_QUEUED, ACCEPT_FORWARDED, ACCEPT_MERGED, ACCEPT_NEW = range(
     TR_ACCESSES, TR_HITS, TR_MISSES, TR_CONFLICTS, TR_BYTES, TR_DONE,
     TR_ASKED, TR_RETURNED,  # bytes of its runs; bytes of its bursts that came back
 ) = range(16)  # fmt: skip
-TRANSFER_WORDS = 16
+#: ports that receive what a transfer reads, a bit each, RECEIVER_BITS to a word (a set, no time)
+TR_MULTICAST, TR_RECEIVERS = 16, 17
+RECEIVER_WORDS, RECEIVER_BITS = 4, 62
+TRANSFER_WORDS = TR_RECEIVERS + RECEIVER_WORDS
 RN_BASE, RN_BYTES, RN_STRIDE, RN_COUNT, RN_NEXT = range(5)
 RUN_WORDS = 5
 LOG_WORDS = 5  # cycle, command, channel, bank or rank, row

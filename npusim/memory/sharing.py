@@ -27,7 +27,7 @@ from npusim.memory.layout import (
     ATTRIBUTION_CATEGORIES,
 )
 from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
-from npusim.memory.system import check_links, checked_runs, unloaded_read_ps
+from npusim.memory.system import check_links, check_receivers, checked_runs, unloaded_read_ps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,7 @@ class Flow:
     accesses: int
     submitted_ps: int
     left_bytes: float = 0.0
+    port_rate: float = 0.0  # of the slowest port that takes part, bytes per ps
     rate: float = 0.0  # bytes per ps
     done_ps: int = 0
     pattern: Efficiency | None = None
@@ -101,13 +102,26 @@ class SharingMemory:
         self._pending = 0
 
     def submit(
-        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
+        self,
+        now_ps: int,
+        port: int,
+        memory: int,
+        is_write: bool,
+        runs: NDArray[np.int64],
+        receivers: Sequence[int] = (),
     ) -> int:
-        """Hand a transfer to a port; returns its id (see `MemorySystem.submit`)."""
+        """Hand a transfer to a port; returns its id (see `MemorySystem.submit`).
+
+        A multicast flows at most at the rate of its slowest receiver; what else a receiver reads
+        meanwhile is left out.
+        """
+        if receivers:
+            check_receivers(self.ports, port, is_write, receivers)
         runs = checked_runs(self.ports, self.memories, self._clock_ps, now_ps, port, memory, runs)
         self._move(float(now_ps))
         self._clock_ps = max(self._clock_ps, int(now_ps))
         flow = self._describe(int(now_ps), port, memory, is_write, runs)
+        flow.port_rate = min(self._port_rates[p] for p in (port, *receivers))
         self._flows.append(flow)
         self._queues[port].append(flow)
         self._pending += 1
@@ -289,7 +303,7 @@ class SharingMemory:
             window = port.outstanding * min(self.buses[bus].cut_bytes, flow.row_bytes)
             latency = self._latency_ps[flow.port][flow.memory]
             caps.append(min(
-                self._port_rates[flow.port], peak * flow.channels_frac, window / latency,
+                flow.port_rate, peak * flow.channels_frac, window / latency,
             ))  # fmt: skip
             uses.append([
                 (2 * bus + flow.is_write, 1 / self._bus_rates[bus]),

@@ -79,7 +79,13 @@ class MemorySystem:
         self._grow_runs(FIRST_ROWS)
 
     def submit(
-        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
+        self,
+        now_ps: int,
+        port: int,
+        memory: int,
+        is_write: bool,
+        runs: NDArray[np.int64],
+        receivers: Sequence[int] = (),
     ) -> int:
         """Hand a transfer to a port; returns its id.
 
@@ -89,6 +95,8 @@ class MemorySystem:
             At or after every time the kernel has acted at.
         runs : ndarray of int64, shape (n_runs, 4)
             Columns base, bytes, stride, count: `count` rows of `bytes` at `base + i * stride`.
+        receivers : sequence of int, optional
+            Other ports of the same bus to which a read is delivered as well (multicast).
 
         Raises
         ------
@@ -105,12 +113,20 @@ class MemorySystem:
             and 0 <= memory < len(self.memories)
         ):
             self._refuse(now_ps, port, memory, runs)
+        if receivers:
+            check_receivers(self.ports, port, is_write, receivers)
         self._make_room(tid, count)
         self._new_runs[:count] = runs
         while missing := self._enter(tid, int(now_ps), port, memory, is_write, count):
             if missing == kernel.REFUSED:
                 self._refuse(now_ps, port, memory, runs)
             self._grow_runs(max(missing, len(self._runs)))
+        if receivers:
+            row = self._transfers[tid]
+            row[L.TR_MULTICAST] = 1
+            for receiver in receivers:
+                word, bit = divmod(receiver, L.RECEIVER_BITS)
+                row[L.TR_RECEIVERS + word] |= 1 << bit
         self._num_transfers += 1
         return tid
 
@@ -283,6 +299,23 @@ def check_links(
     for port in ports:
         if not 0 <= port.bus < len(buses):
             raise ConfigError(f"port {port.name!r}.bus", f"lies in 0..{len(buses) - 1}", port.bus)
+
+
+def check_receivers(
+    ports: Sequence[PortConfig], port: int, is_write: bool, receivers: Sequence[int]
+) -> None:
+    """Refuse a multicast that is no read, or to ports that cannot see the leader's bus."""
+    where = "memory.submit"
+    if is_write:
+        raise SimulationError(where, "a multicast is a read", tuple(receivers))
+    others = {r for r in receivers if 0 <= r < len(ports) and r != port}
+    if len(others) != len(receivers):
+        raise SimulationError(where, "receivers are other ports, each once", tuple(receivers))
+    if any(ports[r].bus != ports[port].bus for r in others):
+        raise SimulationError(where, "receivers are on the leader's bus", tuple(receivers))
+    if max(others) >= L.RECEIVER_WORDS * L.RECEIVER_BITS:
+        rule = f"receivers are among the first {L.RECEIVER_WORDS * L.RECEIVER_BITS} ports"
+        raise SimulationError(where, rule, max(others))
 
 
 def checked_runs(

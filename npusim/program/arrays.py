@@ -125,6 +125,7 @@ class Program:
             self.transfers.role,
             self.transfers.run_ptr,
             self.transfers.runs,
+            self.transfers.leader,
         )
         for array in arrays:
             sha.update(np.ascontiguousarray(array).tobytes())
@@ -148,6 +149,9 @@ class Program:
         )
         add_commands(builder, commands)
         return builder.build()
+
+
+_ID_BITS = 31  # command ids are smaller
 
 
 class ProgramBuilder:
@@ -216,6 +220,24 @@ class ProgramBuilder:
             )
         )
 
+    def await_alike(self, commands: Ints, others: Ints) -> None:
+        """Let each of `commands` also await what its counterpart among `others` awaits so far."""
+        by_other = np.argsort(others, kind="stable")
+        consumer, producer, offset, kind = _concat(self._edges, 4)
+        first = np.searchsorted(others[by_other], consumer, side="left")
+        size = np.searchsorted(others[by_other], consumer, side="right") - first
+        edge = np.repeat(np.arange(len(first)), size)
+        nth = np.arange(len(edge)) - np.repeat(np.cumsum(size) - size, size)
+        repeated = np.stack(
+            (commands[by_other[first[edge] + nth]], producer[edge], offset[edge], kind[edge]),
+            axis=1,
+        )
+        repeated = np.unique(repeated, axis=0)
+        known = np.isin(consumer, commands)
+        pairs = (consumer[known] << _ID_BITS) + producer[known]
+        fresh = repeated[~np.isin((repeated[:, 0] << _ID_BITS) + repeated[:, 1], pairs)]
+        self._edges.append(tuple(fresh.T))
+
     def regions(
         self,
         command: ArrayLike,
@@ -247,6 +269,7 @@ class ProgramBuilder:
         role: str,
         runs: Ints,
         run_owner: Ints | None = None,
+        leader: ArrayLike = -1,
     ) -> None:
         """Attach one transfer to each command.
 
@@ -258,6 +281,8 @@ class ProgramBuilder:
             Columns base, bytes, stride, count.
         run_owner : array of int, shape (r,), optional
             Position in `command` of each run, ascending; default one run per command.
+        leader : array of int, shape (n,), optional
+            Command whose multicast delivers the bytes, -1: the transfer reads them itself.
         """
         commands = np.atleast_1d(np.asarray(command, dtype=np.int64))
         owner = np.arange(commands.size) if run_owner is None else run_owner
@@ -267,6 +292,7 @@ class ProgramBuilder:
                 _column(space, commands.size),
                 _column(int(is_write), commands.size),
                 _column(ROLES.index(role), commands.size),
+                _column(leader, commands.size),
             )
         )
         self._runs.append((commands[owner], np.asarray(runs, dtype=np.int64).reshape(-1, 4)))
@@ -315,7 +341,7 @@ class ProgramBuilder:
         )
 
     def _build_transfers(self, new_id: Ints) -> tuple[NDArray[np.int32], Transfers]:
-        command, space, is_write, role = _concat(self._transfers, 4)
+        command, space, is_write, role, leader = _concat(self._transfers, 5)
         by_command = np.argsort(new_id[command], kind="stable")
         transfer_of = np.full(self._count, -1, dtype=np.int32)
         transfer_of[new_id[command][by_command]] = np.arange(command.size)
@@ -323,12 +349,14 @@ class ProgramBuilder:
         runs = np.concatenate([r for _, r in self._runs]) if self._runs else np.empty((0, 4))
         owner_transfer = transfer_of[new_id[owners.astype(np.int64)]].astype(np.int64)
         run_ptr, by_transfer = _csr(owner_transfer, command.size)
+        leads = np.where(leader < 0, -1, transfer_of[new_id[leader]])[by_command]
         return transfer_of, Transfers(
             space=space[by_command].astype(np.int32),
             is_write=is_write[by_command].astype(np.bool_),
             role=role[by_command].astype(np.int8),
             run_ptr=run_ptr,
             runs=runs[by_transfer].astype(np.int64),
+            leader=leads.astype(np.int32),
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from npusim.errors import ProtocolError
 from npusim.program.hazards import check_hazards
 from npusim.program.labels import name_of
+from npusim.program.multicast import check_multicasts
 from npusim.program.tables import END, EdgeKind, EngineKind, Opcode
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def check_program(program: Program) -> None:
     """
     _check_ranges(program)
     _check_transfers(program)
+    check_multicasts(program)
     _check_regions(program)
     _check_barriers(program)
     _check_queues(program)

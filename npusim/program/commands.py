@@ -53,6 +53,7 @@ class TransferSpec:
     is_write: bool
     runs: tuple[tuple[int, int, int, int], ...]
     role: str = "activation"
+    leader: int = -1  # command whose multicast delivers the bytes
 
     @classmethod
     def gather(
@@ -132,4 +133,5 @@ def _add_command(builder: ProgramBuilder, index: int, command: Command) -> None:
             role=spec.role,
             runs=np.array(spec.runs, dtype=np.int64),
             run_owner=np.zeros(len(spec.runs), dtype=np.int64),
+            leader=spec.leader,
         )

@@ -94,7 +94,9 @@ def _command(program: Program, command: int, nbytes: list[int]) -> str:
     if transfer >= 0:
         space = program.spaces[program.transfers.space[transfer]].name
         direction = "to" if program.transfers.is_write[transfer] else "from"
-        parts.append(f"{nbytes[transfer]} bytes {direction} {space}")
+        leader = int(program.transfers.leader[transfer])
+        by = f" by multicast of #{_owner(program, leader)}" if leader >= 0 else ""
+        parts.append(f"{nbytes[transfer]} bytes {direction} {space}{by}")
     else:
         parts.append(f"{_cycles(program, int(program.duration_ticks[command]))} cycles")
     if program.macs[command]:
@@ -104,6 +106,11 @@ def _command(program: Program, command: int, nbytes: list[int]) -> str:
         name = program.barrier_names.get(barrier, f"barrier {barrier}")
         parts.append(f"{name} generation {program.generation[command]}")
     return "  ".join([*parts, *_waits(program, command), *_regions(program, command)])
+
+
+def _owner(program: Program, transfer: int) -> int:
+    """Command of a transfer."""
+    return int(np.flatnonzero(program.transfer == transfer)[0])
 
 
 def _cycles(program: Program, ticks: int) -> str:

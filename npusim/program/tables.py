@@ -123,6 +123,8 @@ class Transfers:
 
     `runs` has columns base, bytes, stride, count: `count` pieces of `bytes`, `stride` apart. A
     descriptor with one run is 1D (count 1) or 2D, one with several a gather (STORE: scatter) list.
+    A transfer with a `leader` (index of another one, -1: none) reads nothing itself: it receives
+    what its leader reads, a multicast.
     """
 
     def __init__(
@@ -132,12 +134,14 @@ class Transfers:
         role: NDArray[np.int8],
         run_ptr: NDArray[np.int64],
         runs: NDArray[np.int64],
+        leader: NDArray[np.int32] | None = None,
     ) -> None:
         self.space = space
         self.is_write = is_write
         self.role = role
         self.run_ptr = run_ptr
         self.runs = runs
+        self.leader = np.full(len(space), -1, dtype=np.int32) if leader is None else leader
 
     def __len__(self) -> int:
         return len(self.space)
@@ -153,6 +157,10 @@ class Transfers:
         """Runs of each transfer: 1 for a row or a 2D block, more for a gather list."""
         result: NDArray[np.int64] = np.diff(self.run_ptr)
         return result
+
+    def memory_bytes(self) -> NDArray[np.int64]:
+        """Bytes each transfer asks of the memory: none if another one reads them for it."""
+        return np.where(self.leader >= 0, 0, self.nbytes())
 
     def of(self, index: int) -> NDArray[np.int64]:
         """Runs of one transfer, shape (n, 4)."""

@@ -54,7 +54,7 @@ class Piece:
         frontier = np.maximum.accumulate(ends)
         frontier[-1] = execution.elapsed_ps
         self.border_ps: Ints = np.concatenate(([0], frontier))
-        self._nbytes = program.transfers.nbytes()
+        self._nbytes = program.transfers.memory_bytes()
         self._engine_kind = np.array([list(EngineKind).index(e.kind) for e in program.engines])
         self._has_transfer = np.flatnonzero(program.transfer >= 0)
 
@@ -246,7 +246,7 @@ class Piece:
     def _busiest_core_bytes(self, commands: Ints) -> Ints:
         program = self.program
         table = np.zeros((len(program.engines), self.num_kernels), dtype=np.int64)
-        nbytes = self._nbytes[program.transfer[commands]]
+        nbytes = program.transfers.nbytes()[program.transfer[commands]]  # also by multicast
         np.add.at(table, (program.engine[commands], program.kernel[commands]), nbytes)
         most: Ints = table.max(axis=0)
         return most

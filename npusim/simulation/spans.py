@@ -70,7 +70,7 @@ def bandwidth_series(piece: Piece) -> tuple[tuple[str, int, Ints], ...]:
         done = _bytes_done(
             execution.start_ps[commands[mine]],
             execution.end_ps[commands[mine]],
-            program.transfers.nbytes()[transfer[mine]],
+            program.transfers.memory_bytes()[transfer[mine]],
             edges,
         )
         series.append((space.name, int(bin_ps), np.diff(done)))

@@ -15,7 +15,7 @@ from npusim.config.compiler import (
     WeightLayout,
     WeightResidency,
 )
-from npusim.errors import ConfigError, MappingError
+from npusim.errors import MappingError
 from npusim.program import EdgeKind, Opcode
 from npusim.program.check import check_program
 from npusim.workload import Role, transformer
@@ -135,12 +135,6 @@ def test_a_tile_that_cannot_fit_is_refused_with_need_and_budget() -> None:
     system = system_with("rk3588", f"{CORE}.scratchpad.capacity_bytes=768 B")
     with pytest.raises(MappingError, match=r"matmul: the smallest tile needs \d+ bytes .* 768"):
         compiled(primitive_graph("matmul", "64x512x512"), system)
-
-
-def test_multicast_is_refused_until_it_has_a_schedule() -> None:
-    system = system_with("rk3588", f"{DEVICE}.shared_tiles=multicast")
-    with pytest.raises(ConfigError, match="shared_tiles: has no schedule yet"):
-        compiled(primitive_graph("matmul", "1x1x1"), system)
 
 
 def test_layout_is_aligned_disjoint_and_agrees_with_the_cache_layout() -> None:
