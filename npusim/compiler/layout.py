@@ -132,7 +132,7 @@ class Layout:
         """DRAM, shared SRAM or (one core) scratchpad, as `compiler.activation_residency` says."""
         target = self._target
         residency = config.activation_residency
-        shared = target.device.shared_sram
+        shared = None if target.shared_space is None else target.device.shared_sram
         if residency is ActivationResidency.DRAM:
             return target.dram_space
         need = self._arena_bytes(graph)

@@ -69,6 +69,7 @@ class SharedTileLoads:
             target.device.shared_tiles is SharedTiles.SHARED_SRAM
             and home.space == target.dram_space
             and shared is not None
+            and target.shared_space is not None
         ):
             leader = self._leaders(ids, stays=tensor.nbytes <= shared.capacity_bytes)
             follows = leader != ids

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npusim.config.compute import CoreSpec
+    from npusim.config.memory import SharedSramSpec
     from npusim.config.system import SystemConfig
 
 PS_PER_S = 10**12
@@ -88,6 +89,7 @@ class Target:
         self.dram_latency_cycles = (
             Fraction(bus.latency_ps + self.dram.latency_ps + _ROW_PS) / self.period_ps
         )
+        self._num_memories = len(system.memories)
         self.ticks_per_cycle = self._ticks()
         self.spaces = self._spaces(system)
         self.engines, self.core_engines = self._engines()
@@ -119,8 +121,26 @@ class Target:
 
     @property
     def shared_space(self) -> int | None:
-        """Space index of the shared SRAM."""
-        return 1 if self.device.shared_sram is not None else None
+        """Space index of the shared SRAM; None without one, or if it is a cache with lines."""
+        return None if self._managed_sram is None else 1
+
+    @property
+    def _managed_sram(self) -> SharedSramSpec | None:
+        """The shared SRAM, if programs name bytes of it."""
+        shared = self.device.shared_sram
+        return None if shared is None or shared.cache is not None else shared
+
+    @property
+    def cache_memory(self) -> int:
+        """Index in the memory system of the cache in front of the DRAM, -1 without one."""
+        shared = self.device.shared_sram
+        return self._num_memories if shared is not None and shared.cache is not None else -1
+
+    @property
+    def num_dma_ports(self) -> int:
+        """Ports of all DMA engines."""
+        dma = self.core.dma
+        return self.cores * (dma.load_engines + dma.store_engines) * len(self.port_paths())
 
     def port_paths(self) -> tuple[tuple[str, int], ...]:
         """Paths of one DMA engine, each a memory-system port: name and bytes per cycle."""
@@ -137,7 +157,7 @@ class Target:
 
     def scratchpad_space(self, core: int) -> int:
         """Space index of a core's scratchpad."""
-        return (1 if self.device.shared_sram is None else 2) + core
+        return (1 if self._managed_sram is None else 2) + core
 
     def ticks(self, cycles: Fraction | int) -> int:
         """Exact ticks of a number of cycles."""
@@ -189,12 +209,19 @@ class Target:
 
     def _spaces(self, system: SystemConfig) -> tuple[MemorySpace, ...]:
         names = list(system.memories)
+        sram = self.device.shared_sram
+        cache = sram.cache if sram is not None and not self._is_memory_ideal else None
         spaces = [
             MemorySpace(
-                self.dram_name, "dram", self.dram.capacity_bytes, names.index(self.dram_name)
+                self.dram_name,
+                "dram",
+                self.dram.capacity_bytes,
+                names.index(self.dram_name),
+                cache=-1 if cache is None else self.cache_memory,
+                cached_roles=() if cache is None else cache.cached_roles,
             )
         ]
-        shared = self.device.shared_sram
+        shared = self._managed_sram
         if shared is not None:
             spaces.append(
                 MemorySpace(
@@ -213,6 +240,15 @@ class Target:
             )
             for c in range(self.cores)
         )
+        if cache is not None and sram is not None:
+            spaces.append(
+                MemorySpace(
+                    f"{self.device_name}.shared_sram",
+                    "cache",
+                    sram.capacity_bytes,
+                    self.cache_memory,
+                )
+            )
         return tuple(spaces)
 
     def _banks(self) -> BankGeometry:

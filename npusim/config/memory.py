@@ -146,11 +146,62 @@ class DramSpec(Spec):
         return self
 
 
+#: sectors of a cache line
+MAX_SECTORS = 62
+
+
 class SharedSramKind(StrEnum):
     """Who decides what a shared SRAM tier holds."""
 
     CACHE = "cache"
     SCRATCHPAD = "scratchpad"
+
+
+class WritePolicy(StrEnum):
+    """When the memory behind a cache gets what is written."""
+
+    WRITE_BACK = "write_back"  # when the line loses its place
+    WRITE_THROUGH = "write_through"  # at once
+
+
+class CacheSpec(Spec):
+    """A set-associative cache with sectors and least recently used replacement."""
+
+    line_bytes: PositiveInt
+    """Bytes of a line, which has one tag; a power of two."""
+    sector_bytes: PositiveInt
+    """Bytes fetched and written back at a time; a power of two."""
+    ways: PositiveInt
+    """Lines of a set."""
+    write_policy: WritePolicy
+    """Whether the memory behind gets what is written at once or on eviction."""
+    write_allocate: bool
+    """Whether a write to an absent line brings the line in, or goes around the cache."""
+    bypass_weights: bool
+    """Weights go around the cache."""
+    bypass_kv: bool
+    """The KV cache goes around the cache."""
+    bypass_activations: bool
+    """Activations go around the cache."""
+
+    @model_validator(mode="after")
+    def _sectors_are_address_bits(self) -> Self:
+        for name in ("line_bytes", "sector_bytes"):
+            require_power_of_two(name, getattr(self, name))
+        if not 1 <= self.line_bytes // self.sector_bytes <= MAX_SECTORS:
+            rule = f"must have 1 to {MAX_SECTORS} sectors of sector_bytes={self.sector_bytes}"
+            raise RuleError("line_bytes", rule, self.line_bytes)
+        return self
+
+    @property
+    def cached_roles(self) -> tuple[str, ...]:
+        """Roles of tensors that go through the cache."""
+        passes = (
+            ("weight", self.bypass_weights),
+            ("kv", self.bypass_kv),
+            ("activation", self.bypass_activations),
+        )
+        return tuple(role for role, is_bypass in passes if not is_bypass)
 
 
 class SharedSramSpec(Spec):
@@ -168,6 +219,20 @@ class SharedSramSpec(Spec):
     """Contiguous bytes in one bank before the next; a power of two."""
     latency_cycles: NonNegativeInt
     """Cycles of the device's clock from request to data."""
+    cache: CacheSpec | None = None
+    """Lines, sectors and policy; None: what a program keeps in a cache always hits."""
+
+    @model_validator(mode="after")
+    def _cache_fits(self) -> Self:
+        if self.cache is None:
+            return self
+        if self.kind is not SharedSramKind.CACHE:
+            raise RuleError("cache", f"does not apply to kind={self.kind.value}")
+        set_bytes = self.cache.line_bytes * self.cache.ways
+        if self.capacity_bytes % set_bytes:
+            rule = f"must be a multiple of line_bytes x ways = {set_bytes}"
+            raise RuleError("capacity_bytes", rule, self.capacity_bytes)
+        return self
 
     @model_validator(mode="after")
     def _banks_are_address_bits(self) -> Self:

@@ -62,6 +62,13 @@ class DeviceSpec(Spec):
     """Address space of the device; None: it reaches all of its memory."""
 
     @model_validator(mode="after")
+    def _no_multicast_through_a_cache(self) -> Self:
+        shared = self.shared_sram
+        if self.shared_tiles is SharedTiles.MULTICAST and shared is not None and shared.cache:
+            raise RuleError("shared_tiles", "a cache with lines has no multicast", "multicast")
+        return self
+
+    @model_validator(mode="after")
     def _shared_sram_exists(self) -> Self:
         if self.shared_tiles is SharedTiles.SHARED_SRAM and self.shared_sram is None:
             raise RuleError("shared_tiles", "needs a shared_sram block", "shared_sram")

@@ -59,9 +59,17 @@ class Attribution:
         Its times.
     waits : Waits
         Its waits.
+    hits : ndarray of bool, shape (transfers,), optional
+        DRAM transfers that a cache served alone.
     """
 
-    def __init__(self, program: Program, times: RunTimes, waits: Waits) -> None:
+    def __init__(
+        self,
+        program: Program,
+        times: RunTimes,
+        waits: Waits,
+        hits: NDArray[np.bool_] | None = None,
+    ) -> None:
         self._program = program
         self._split = times.memory_split
         self._end_ps = times.end_ps
@@ -79,7 +87,7 @@ class Attribution:
         self._start_ps = times.start_ps[command]
         self._kind = np.where(is_full, -1, _take(program.edge_kind, edge))
         self._base = np.where(
-            is_full, _CODE[StallCause.BUFFER_FULL], _take(_base_causes(program), edge)
+            is_full, _CODE[StallCause.BUFFER_FULL], _take(_base_causes(program, hits), edge)
         )
         self._producer = np.where(
             is_full, waits.freed_by[command], _take(program.edge_producer, edge)
@@ -219,7 +227,7 @@ def engine_use(
     return tuple(uses)
 
 
-def _base_causes(program: Program) -> NDArray[np.int64]:
+def _base_causes(program: Program, hits: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Cause code of each edge once its producer has started; _MEMORY for DRAM transfers."""
     base = np.full(len(program.edge_kind), _CODE[StallCause.DEPENDENCY], dtype=np.int64)
     is_convert = np.array([e.kind is EngineKind.CONVERT for e in program.engines], dtype=np.bool_)
@@ -227,9 +235,10 @@ def _base_causes(program: Program) -> NDArray[np.int64]:
     transfer = program.transfer[program.edge_producer]
     at_end = (transfer >= 0) & (program.edge_offset == END)
     is_dram = np.array([space.kind == "dram" for space in program.spaces], dtype=np.bool_)
-    base[at_end] = np.where(
-        is_dram[program.transfers.space[transfer[at_end]]], _MEMORY, _CODE[StallCause.SRAM]
-    )
+    from_dram = is_dram[program.transfers.space[transfer[at_end]]]
+    if hits is not None:
+        from_dram &= ~hits[transfer[at_end]]
+    base[at_end] = np.where(from_dram, _MEMORY, _CODE[StallCause.SRAM])
     for kind, cause in _BY_KIND.items():
         base[program.edge_kind == kind] = _CODE[cause]
     return base

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 COUNTERS = ("accesses", "hits", "misses", "conflicts", "bytes")
 
 
+#: what a transfer did at a cache in front of the DRAM: its bytes, sectors and evicted lines there,
+#: and bytes it had the DRAM read and write
+CACHE_TRAFFIC = (
+    *("requested_bytes", "hit_bytes", "hits", "misses", "fill_bytes", "write_back_bytes"),
+    *("through_bytes", "evictions", "dram_read_bytes", "dram_write_bytes"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RunTimes:
     """Raw times of a run, as the engines wrote them.
@@ -86,7 +94,8 @@ class Execution:
 
     `elapsed_ps` is the later of the last command's end and `drain_ps`, when the memory had written
     everything it accepted. `queue_slot` is the lowest queue entry free at a DMA command's start, 0
-    for other engines. `counters` has shape (transfers, 5), columns `COUNTERS`.
+    for other engines. `counters` has shape (transfers, 5), columns `COUNTERS`; `cache_traffic` has
+    shape (transfers, 10), columns `CACHE_TRAFFIC`, None without a cache in front of the DRAM.
     """
 
     elapsed_ps: int
@@ -97,6 +106,7 @@ class Execution:
     stalls: StallTable
     counters: Ints
     conflicts: ConflictTable
+    cache_traffic: Ints | None = None
 
     @property
     def start_ps(self) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -11,21 +11,41 @@ from npusim.machine.attribution import Attribution, engine_use
 from npusim.machine.bank_use import bank_uses
 from npusim.machine.conflicts import conflict_table
 from npusim.machine.dma import Descriptor, DmaEngine
-from npusim.machine.execution import COUNTERS, ConflictTable, Execution, RunTimes
+from npusim.machine.execution import CACHE_TRAFFIC, COUNTERS, ConflictTable, Execution, RunTimes
 from npusim.machine.invariants import check_execution
 from npusim.machine.multicast import Multicasts
 from npusim.machine.sequencer import Sequencer
 from npusim.machine.signals import SignalBoard
 from npusim.machine.snapshots import MemorySnapshots
 from npusim.machine.waits import DMA_KINDS, commands_by_engine, find_waits
+from npusim.program import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from npusim.engine import MemoryKernel
     from npusim.program import Program
 
 _BYTES = COUNTERS.index("bytes")
+
+
+class CachedKernel(Protocol):
+    """A memory kernel with a cache in front of a DRAM."""
+
+    def cache_traffic(self, tid: int) -> tuple[int, ...]:
+        """`CACHE_TRAFFIC` of a finished transfer."""
+
+
+def _hits(traffic: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
+    """Transfers that moved bytes of a cache and read none of the DRAM."""
+    if traffic is None:
+        return None
+    requested = traffic[:, CACHE_TRAFFIC.index("requested_bytes")]
+    read = traffic[:, CACHE_TRAFFIC.index("dram_read_bytes")]
+    hits: NDArray[np.bool_] = (requested > 0) & (read == 0)
+    return hits
 
 
 class Machine:
@@ -91,7 +111,8 @@ class Machine:
         drain_ps = int(self._memory.drain())
         elapsed_ps = max(drain_ps, int(times.end_ps.max()))
         waits = find_waits(self._program, times)
-        stalls = Attribution(self._program, times, waits).stalls()
+        traffic = self._cache_traffic()
+        stalls = Attribution(self._program, times, waits, _hits(traffic)).stalls()
         return Execution(
             elapsed_ps=elapsed_ps,
             drain_ps=drain_ps,
@@ -101,7 +122,20 @@ class Machine:
             stalls=stalls,
             counters=self._transfer_counters(),
             conflicts=self._conflicts(times),
+            cache_traffic=traffic,
         )
+
+    def _cache_traffic(self) -> NDArray[np.int64] | None:
+        """What each transfer did at a cache in front of the DRAM; None without one."""
+        if not any(space.cache >= 0 for space in self._program.spaces):
+            return None
+        traffic_of = cast("CachedKernel", self._memory).cache_traffic
+        traffic = np.zeros((len(self._program.transfers), len(CACHE_TRAFFIC)), dtype=np.int64)
+        for engine in self._engines:
+            if isinstance(engine, DmaEngine) and engine.tid_of:
+                transfers = self._program.transfer[list(engine.tid_of)]
+                traffic[transfers] = [traffic_of(tid) for tid in engine.tid_of.values()]
+        return traffic
 
     def _conflict_ticks(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         ticks = np.zeros(len(self._program), dtype=np.int64)
@@ -168,6 +202,7 @@ class Machine:
             return None
         space = program.spaces[transfers.space[transfer]]
         path = space.kind == "shared_sram"
+        is_cached = space.cache >= 0 and ROLES[transfers.role[transfer]] in space.cached_roles
         port = program.engines[program.engine[command]].port + path
         followers = (
             () if self._multicasts is None else self._multicasts.followers_of.get(command, ())
@@ -175,7 +210,7 @@ class Machine:
         receivers = tuple(program.engines[program.engine[f]].port + path for f in followers)
         return Descriptor(
             port,
-            space.memory,
+            space.cache if is_cached else space.memory,
             bool(transfers.is_write[transfer]),
             transfers.of(transfer),
             receivers,

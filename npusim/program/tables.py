@@ -101,10 +101,12 @@ class MemorySpace:
     """A memory that regions and transfers name: DRAM, shared SRAM or one core's scratchpad."""
 
     name: str
-    kind: str  # "dram" | "shared_sram" | "scratchpad"
+    kind: str  # "dram" | "shared_sram" | "scratchpad" | "cache" (no bytes of its own)
     capacity_bytes: int
     memory: int = -1  # index in the memory system; -1 for scratchpads
     banks: BankGeometry | None = None  # of a scratchpad; None: no bank conflicts
+    cache: int = -1  # index in the memory system of the cache in front of a DRAM
+    cached_roles: tuple[str, ...] = ()  # roles that go through it
 
 
 @dataclass(frozen=True, slots=True)

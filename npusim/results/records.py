@@ -71,12 +71,22 @@ class MemoryRecord:
     capacity_bytes: int
 
 
+#: fields of `SramRecord` that only a cache has
+CACHE_COUNTS = (
+    *("hits", "misses", "evictions", "fill_bytes", "write_back_bytes", "through_bytes"),
+    "bypass_bytes",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SramRecord:
     """One scratchpad or shared SRAM; `hit_bytes` of `requested_bytes` did not go to DRAM.
 
     `conflict_ps` is time commands lost to busy banks (scratchpad; `conflicts` tells it apart by
-    engine that lost it and engine that held it up) or requests waited for them (shared SRAM).
+    engine that lost it and engine that held it up) or requests waited for them (shared SRAM). The
+    other counts are those of a cache, 0 elsewhere: hits and misses of sectors, evictions of lines,
+    bytes fetched, written back, written through (or to the DRAM only), and gone around it: these
+    four sum to the bytes of the DRAM behind.
     """
 
     name: str
@@ -86,6 +96,13 @@ class SramRecord:
     peak_occupancy_bytes: int
     capacity_bytes: int
     conflicts: tuple[tuple[str, str, int], ...] = ()
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+    fill_bytes: int = 0
+    write_back_bytes: int = 0
+    through_bytes: int = 0
+    bypass_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

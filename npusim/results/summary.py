@@ -12,6 +12,7 @@ from npusim.results.derived import (
     utilization_of,
 )
 from npusim.results.invariants import ROLES
+from npusim.results.records import CACHE_COUNTS
 
 if TYPE_CHECKING:
     from npusim.results.records import (
@@ -120,6 +121,7 @@ def _sram(sram: SramRecord) -> dict[str, Any]:
         "conflicts": [
             {"engine": engine, "by": by, "lost_ps": int(ps)} for engine, by, ps in sram.conflicts
         ],
+        **{name: int(getattr(sram, name)) for name in CACHE_COUNTS},
         "peak_occupancy_bytes": int(sram.peak_occupancy_bytes),
         "capacity_bytes": int(sram.capacity_bytes),
     }

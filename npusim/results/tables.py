@@ -13,7 +13,12 @@ from npusim.results.derived import (
     utilization_of,
 )
 from npusim.results.invariants import ROLES
-from npusim.results.records import Approximation, BarrierRecord, OperatorRecord
+from npusim.results.records import (
+    CACHE_COUNTS,
+    Approximation,
+    BarrierRecord,
+    OperatorRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -167,12 +172,13 @@ def sram_table(phases: Phases) -> Table:
     """One row per phase and SRAM."""
     header = (
         *("phase", "name", "hit_share_frac", "hit_bytes", "requested_bytes", "conflict_ps"),
-        *("peak_occupancy_bytes", "capacity_bytes"),
+        *("peak_occupancy_bytes", "capacity_bytes", *CACHE_COUNTS),
     )
     rows = (
         (
             *(phase, s.name, hit_share_frac(s), s.hit_bytes, s.requested_bytes, s.conflict_ps),
             *(s.peak_occupancy_bytes, s.capacity_bytes),
+            *(getattr(s, name) for name in CACHE_COUNTS),
         )
         for phase, r in phases.items()
         for s in r.sram

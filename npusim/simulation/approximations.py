@@ -46,6 +46,15 @@ def model_approximations(
                 "embedding rows are spread over the table by a hash of the position",
             )
         )
+    if any(space.kind == "cache" for space in compiled.program.spaces):
+        notes.append(
+            Approximation(
+                "cache",
+                "shared_sram",
+                None,
+                "a transfer is looked up when it is submitted; dirty bytes stay at the end",
+            )
+        )
     if "shared_sram" in compiled.activation_space:
         notes.append(
             Approximation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from npusim.config.memory import WritePolicy
 from npusim.config.run_spec import Fidelity
 from npusim.errors import ConfigError
 from npusim.memory.dram.timing import load_dram_device
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from npusim.config.memory import DramSpec
     from npusim.config.system import SystemConfig
     from npusim.engine import MemoryKernel
+    from npusim.memory.sharing import SharingMemory
+    from npusim.memory.system import MemorySystem
 
 PS_PER_S = 10**12
 
@@ -61,10 +64,36 @@ def build_memory(system: SystemConfig, target: Target, fidelity: Fidelity) -> Me
     if fidelity is Fidelity.TRANSFER:
         from npusim.memory.sharing import SharingMemory  # loads numba
 
-        return SharingMemory(*parts)
+        return _with_cache(SharingMemory(*parts), target)
     from npusim.memory.system import MemorySystem  # loads numba
 
-    return MemorySystem(*parts)
+    return _with_cache(MemorySystem(*parts), target)
+
+
+def _with_cache(memory: MemorySystem | SharingMemory, target: Target) -> MemoryKernel:
+    """The memory behind the shared SRAM, if that is a cache with lines."""
+    shared = target.device.shared_sram
+    if shared is None or shared.cache is None:
+        return memory
+    from npusim.memory.cache import CacheConfig  # loads numba
+    from npusim.memory.cached import CachedMemory
+
+    spec = shared.cache
+    config = CacheConfig(
+        capacity_bytes=shared.capacity_bytes,
+        line_bytes=spec.line_bytes,
+        sector_bytes=spec.sector_bytes,
+        ways=spec.ways,
+        write_back=spec.write_policy is WritePolicy.WRITE_BACK,
+        write_allocate=spec.write_allocate,
+    )
+    return CachedMemory(
+        memory,
+        config,
+        cache_memory=target.cache_memory,
+        dram_memory=target.spaces[target.dram_space].memory,
+        cache_port=target.num_dma_ports,
+    )
 
 
 def _dram_peak(spec: DramSpec) -> int:
@@ -91,6 +120,17 @@ def _ports(target: Target) -> list[PortConfig]:
                     qos=(dma.qos or {}).get(engine.name.rpartition(".")[2], 0),
                 )
             )
+    shared = target.device.shared_sram
+    if shared is not None and shared.cache is not None:  # writes evicted lines back
+        ports.append(
+            PortConfig(
+                name=f"{target.device_name}.shared_sram.write_back",
+                bus=0,
+                clock_period_ps=target.period_ps,
+                bytes_per_cycle=shared.banks * shared.port_bytes,
+                outstanding=dma.outstanding_bursts,
+            )
+        )
     return ports
 
 

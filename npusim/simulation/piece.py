@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.engine import StallCause
-from npusim.machine.execution import COUNTERS
+from npusim.machine.execution import CACHE_TRAFFIC, COUNTERS
 from npusim.program import EdgeKind, EngineKind, Opcode
 from npusim.simulation.tally import Key, Tally
 
@@ -54,7 +54,8 @@ class Piece:
         frontier = np.maximum.accumulate(ends)
         frontier[-1] = execution.elapsed_ps
         self.border_ps: Ints = np.concatenate(([0], frontier))
-        self._nbytes = program.transfers.memory_bytes()
+        self.read_bytes, self.write_bytes = _memory_bytes(program, execution)
+        self._nbytes = self.read_bytes + self.write_bytes
         self._engine_kind = np.array([list(EngineKind).index(e.kind) for e in program.engines])
         self._has_transfer = np.flatnonzero(program.transfer >= 0)
 
@@ -80,6 +81,7 @@ class Piece:
         self._count_engines(counts, commands, window)
         self._count_transfers(counts, first, last)
         self._count_scratchpads(counts, commands)
+        self._count_cache(counts, first, last)
         self._count_conflicts(counts, first, last)
         self._count_barriers(counts, window)
         return Tally(dict(counts))
@@ -235,11 +237,9 @@ class Piece:
 
     def _bytes_by_kernel(self, commands: Ints, *, is_write: bool | None = None) -> Ints:
         program = self.program
-        if is_write is not None:
-            writes = program.transfers.is_write[program.transfer[commands]]
-            commands = commands[writes == is_write]
+        per_transfer = {None: self._nbytes, False: self.read_bytes, True: self.write_bytes}
         result = np.zeros(self.num_kernels, dtype=np.int64)
-        nbytes = self._nbytes[program.transfer[commands]]
+        nbytes = per_transfer[is_write][program.transfer[commands]]
         np.add.at(result, program.kernel[commands], nbytes)
         return result
 
@@ -304,9 +304,9 @@ class Piece:
                 continue
             mine = transfers.space[transfer] == index
             name = space.name
-            nbytes, writes = self._nbytes[transfer[mine]], transfers.is_write[transfer[mine]]
-            counts["memory", name, "read_bytes"] = int(nbytes[~writes].sum())
-            counts["memory", name, "write_bytes"] = int(nbytes[writes].sum())
+            nbytes = self._nbytes[transfer[mine]]
+            counts["memory", name, "read_bytes"] = int(self.read_bytes[transfer[mine]].sum())
+            counts["memory", name, "write_bytes"] = int(self.write_bytes[transfer[mine]].sum())
             for code, role in enumerate(_ROLE_NAMES):
                 of_role = transfers.role[transfer[mine]] == code
                 counts["memory", name, f"role.{role}"] = int(nbytes[of_role].sum())
@@ -336,6 +336,21 @@ class Piece:
             counts["sram", space.name, "requested_bytes"] = requested
             counts["sram", space.name, "hit_bytes"] = max(requested - filled, 0)
 
+    def _count_cache(self, counts: dict[Key, int], first: int, last: int) -> None:
+        """What the transfers did at a cache in front of the DRAM, and bytes that went around it."""
+        traffic = self.execution.cache_traffic
+        if traffic is None:
+            return
+        program = self.program
+        kernel = program.kernel[self._has_transfer]
+        mine = program.transfer[self._has_transfer[(kernel >= first) & (kernel < last)]]
+        total = dict(zip(CACHE_TRAFFIC, traffic[mine].sum(axis=0).tolist(), strict=True))
+        moved = total.pop("dram_read_bytes") + total.pop("dram_write_bytes")
+        through = sum(total[key] for key in ("fill_bytes", "write_back_bytes", "through_bytes"))
+        (name,) = (space.name for space in program.spaces if space.kind == "cache")
+        for key, count in (*total.items(), ("bypass_bytes", moved - through)):
+            counts["sram", name, key] = count
+
     def _count_conflicts(self, counts: dict[Key, int], first: int, last: int) -> None:
         """Time commands lost to bank conflicts, by scratchpad and pair of engines."""
         program, table = self.program, self.execution.conflicts
@@ -364,6 +379,22 @@ class Piece:
             wait = min(int(stalls.end_ps[row]), high) - max(int(stalls.start_ps[row]), low)
             counts["barrier", f"after {stage}", "waits"] += 1
             counts["barrier", f"after {stage}", "wait_ps"] += wait
+
+
+def _memory_bytes(program: Program, execution: Execution) -> tuple[Ints, Ints]:
+    """Bytes each transfer read from and wrote to its memory.
+
+    Behind a cache: what it fetched, and what it wrote or made the cache write back.
+    """
+    transfers, traffic = program.transfers, execution.cache_traffic
+    nbytes = transfers.memory_bytes()
+    read = np.where(transfers.is_write, 0, nbytes)
+    written = np.where(transfers.is_write, nbytes, 0)
+    if traffic is not None:
+        behind = np.array([s.cache >= 0 for s in program.spaces], dtype=np.bool_)[transfers.space]
+        read = np.where(behind, traffic[:, CACHE_TRAFFIC.index("dram_read_bytes")], read)
+        written = np.where(behind, traffic[:, CACHE_TRAFFIC.index("dram_write_bytes")], written)
+    return read, written
 
 
 def _time(nbytes: Ints, rate: int) -> Ints:

@@ -20,6 +20,7 @@ from npusim.simulation.tally import Tally
 
 if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
+    from npusim.program import MemorySpace
     from npusim.results.records import Approximation
     from npusim.simulation.phase import Simulated
     from npusim.simulation.piece import Piece
@@ -150,7 +151,7 @@ def _memories(
 ) -> tuple[MemoryRecord, ...]:
     records = []
     for space in piece.program.spaces:
-        if space.memory < 0:
+        if space.memory < 0 or space.kind == "cache":
             continue
         name = space.name
         is_dram = space.kind == "dram"
@@ -178,6 +179,30 @@ def _memories(
     return tuple(records)
 
 
+def _cache(space: MemorySpace, tally: Tally) -> SramRecord:
+    """A cache in front of the DRAM; it held at most all that missed in it."""
+
+    def count(name: str) -> int:
+        return tally["sram", space.name, name]
+
+    missed = count("requested_bytes") - count("hit_bytes")
+    return SramRecord(
+        name=space.name,
+        hit_bytes=count("hit_bytes"),
+        requested_bytes=count("requested_bytes"),
+        conflict_ps=count("conflict_ps"),
+        peak_occupancy_bytes=min(space.capacity_bytes, count("fill_bytes") + missed),
+        capacity_bytes=space.capacity_bytes,
+        hits=count("hits"),
+        misses=count("misses"),
+        evictions=count("evictions"),
+        fill_bytes=count("fill_bytes"),
+        write_back_bytes=count("write_back_bytes"),
+        through_bytes=count("through_bytes"),
+        bypass_bytes=count("bypass_bytes"),
+    )
+
+
 def _lies_in(piece: Piece, space: int, name: str) -> bool:
     return piece.program.spaces[space].name == name
 
@@ -201,6 +226,8 @@ def _sram(piece: Piece, tally: Tally) -> tuple[SramRecord, ...]:
         for name, peak in piece.peak_occupancy_bytes().items()
     ]
     for space in piece.program.spaces:
+        if space.kind == "cache":
+            records.append(_cache(space, tally))
         if space.kind == "shared_sram":
             served = tally["memory", space.name, "read_bytes"]
             loaded = sum(

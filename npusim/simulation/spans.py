@@ -64,13 +64,13 @@ def bandwidth_series(piece: Piece) -> tuple[tuple[str, int, Ints], ...]:
     edges = np.arange(_BINS + 1, dtype=np.int64) * bin_ps
     series = []
     for index, space in enumerate(program.spaces):
-        if space.memory < 0:
+        if space.memory < 0 or space.kind == "cache":
             continue
         mine = program.transfers.space[transfer] == index
         done = _bytes_done(
             execution.start_ps[commands[mine]],
             execution.end_ps[commands[mine]],
-            program.transfers.memory_bytes()[transfer[mine]],
+            (piece.read_bytes + piece.write_bytes)[transfer[mine]],
             edges,
         )
         series.append((space.name, int(bin_ps), np.diff(done)))

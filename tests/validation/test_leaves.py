@@ -54,6 +54,7 @@ UNFUSED = (  # scores travel to the DRAM, in cut rows
     *("compiler.fusion=off", "compiler.staging=tiles"),
     "compiler.activation_residency=dram",
 )
+EVICTS = "more than the cache"
 PROBES = {
     "decode": (MINI, {**DECODE, "quant": "w4a16"}, ()),
     "prefill": (MINI, {**PREFILL, "quant": "w4a16"}, ()),
@@ -66,6 +67,7 @@ PROBES = {
     "fp16": ({**MINI, "torch_dtype": "float16"}, {**DECODE, "quant": "w16a16"}, ()),
     WRITES: (WIDE, {"prompt_len": 256, "quant": "w4a16"}, ("compiler.activation_residency=dram",)),
     LONG: (LARGE, {"prompt_len": 1024, "batch": 2, "quant": "w16a16"}, ()),
+    EVICTS: (LARGE, {**PREFILL, "quant": "w16a16"}, ()),
     SPILL: (LARGE, {"prompt_len": 1024, "batch": 4, "quant": "w16a16"}, UNFUSED),
     APART: (MINI, {**PREFILL, "quant": "w4a16"}, UNFUSED),
     WIDE_APART: (WIDE, {"prompt_len": 256, "quant": "w4a16"}, UNFUSED),
@@ -73,6 +75,7 @@ PROBES = {
 }
 #: probes for hardware that small runs leave empty; elsewhere they take too long
 ONLY_ON = {
+    EVICTS: ("jetson-agx-orin",),
     **dict.fromkeys((LONG, SPILL, GEMV, APART, WIDE_APART), ("tpu-v6e",)),
     WRITES: ("ascend-910b", "jetson-agx-orin"),
 }
@@ -85,6 +88,7 @@ FIRST_PROBES = {
     "rsqrt": (LONG, "int8 prefill"),
     "write_high_frac": (WRITES, WIDE_APART, SPILL),
     "partial_write": (APART,),
+    "ways": (EVICTS,),
     "memories": ("prefill", "in dram"),
     "buses": ("prefill", "in dram"),
     "host": ("eager", "graph"),
