@@ -171,7 +171,7 @@ def unfused_cycles(
     kernels are launched.
     """
     host, period = target.host, float(target.period_ps)
-    cores = target.cores
+    cores = target.active_cores
     between = scores.outputs[0].nbytes + softmax.outputs[0].nbytes
     is_kept = between <= _on_chip_bytes(target) // 2
     apart_ps = host.graph_node_ps if launch is LaunchMode.GRAPH else host.device_start_ps
@@ -210,7 +210,7 @@ def _on_chip_bytes(target: Target) -> int:
 def _bytes_per_cycle(target: Target) -> float:
     """Rate of all load engines together, or the DRAM's."""
     dma = target.core.dma
-    engines = dma.load_engines * dma.dram_bytes_per_cycle * target.cores
+    engines = dma.load_engines * dma.dram_bytes_per_cycle * target.active_cores
     return min(float(target.dram_bytes_per_cycle), float(engines))
 
 
@@ -251,7 +251,7 @@ def _tiles(shape: MatmulShape, queries: int, target: Target) -> tuple[Ints, Ints
     if shape.m > granule:
         rows = tile_extents(queries, granule)
     else:
-        most = min(-(-shape.batch // target.cores), matrix.units)
+        most = min(-(-shape.batch // target.active_cores), matrix.units)
         b = sorted({min(1 << i, most) for i in range(most.bit_length() + 1)})
     arrays = [np.array(x, dtype=np.int64) for x in (b, rows, tile_extents(shape.n, granule))]
     first, second, third = np.meshgrid(*arrays, indexing="ij", sparse=True)
@@ -265,14 +265,14 @@ def _cycles(
     target = costs.target
     items = ceil_div(shape.batch, b) * ceil_div(shape.m, rows)
     along_keys = ceil_div(shape.n, keys)
-    mine = ceil_div(items, target.cores)
+    mine = ceil_div(items, target.active_cores)
     steps = mine * along_keys
     again = (along_keys > 1).astype(np.int64)
     chain = costs.scores_cycles(b, rows, keys) + costs.context_cycles(b, rows, keys)
     chain = chain + costs.softmax_cycles(b, rows, keys, rescales=again)
     wide = costs.bits / 8
     loaded = 2 * b * keys * costs.head_dim * wide
-    rate = _bytes_per_cycle(target) / target.cores
+    rate = _bytes_per_cycle(target) / target.active_cores
     latency = float(target.dram_latency_cycles)
     dma = np.maximum(loaded / rate, 2 * target.core.dma.issue_cycles)
     dma = np.maximum(dma, (latency + loaded / rate) / buffers)

@@ -1,4 +1,8 @@
-"""Graph to `Program`: lay out, plan, emit, schedule launches; each pass logs what it did."""
+"""Graph to `Program`: lay out, plan, emit, schedule launches; each pass logs what it did.
+
+A program may leave all cores but one idle: activations then stay in that core's scratchpad where
+they fit. Both ways are planned, and the one predicted to be faster is emitted.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,22 @@ from npusim.compiler.emit_moves import emit_gather, emit_kv_append
 from npusim.compiler.emit_vector import emit_vector
 from npusim.compiler.fusion import fuse
 from npusim.compiler.layout import Layout
-from npusim.compiler.matmul_traits import matmul_traits
-from npusim.compiler.staging import staging_tile_bytes
+from npusim.compiler.planner import Planner
 from npusim.compiler.target import Target
-from npusim.compiler.tiling import plan_matmul
 from npusim.config.compiler import Launch
 from npusim.config.host import LaunchMode
 from npusim.errors import MappingError
 from npusim.workload.operator import OperatorKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from npusim.compiler.matmul_traits import MatmulTraits
     from npusim.compiler.tiling import MatmulPlan
     from npusim.config.compiler import CompilerConfig
     from npusim.config.system import SystemConfig
     from npusim.program import Program
     from npusim.workload.graph import OperatorGraph
-    from npusim.workload.operator import MatmulShape, Operator
+    from npusim.workload.operator import Operator
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Compiled:
     launch: LaunchMode
     footprint_bytes: int
     activation_space: str
+    predicted_cycles: float  # of all kernels, without launch and barriers
     peak_macs_per_cycle: int  # all cores, at the fastest format the program multiplies in
 
 
@@ -55,6 +57,7 @@ def compile_graph(
     kv_capacity_tokens: int = 0,
     cached_tokens: int = 0,
     ideal_memory: bool = False,
+    whole: OperatorGraph | None = None,
 ) -> Compiled:
     """Compile one phase.
 
@@ -68,6 +71,9 @@ def compile_graph(
         Tokens already in the cache; new ones are appended after them.
     ideal_memory : bool
         One tile per core; operand paths cost nothing.
+    whole : OperatorGraph, optional
+        The whole model, if the graph is only the first of its layers: addresses are the whole
+        model's, and a choice between plans weighs layers as often as the whole model has them.
 
     Raises
     ------
@@ -76,17 +82,34 @@ def compile_graph(
     """
     if len(graph) == 0:
         raise MappingError("graph", "there is nothing to compile: no operators")
-    target = Target(system, dram_bytes_per_s, config.max_cores, is_memory_ideal=ideal_memory)
     launch = (
         system.host.launch if config.launch is Launch.SYSTEM else LaunchMode(config.launch.value)
     )
-    fused = fuse(graph, target, config, launch)
+
+    def draft(active_cores: int | None) -> Planner:
+        target = Target(
+            system,
+            dram_bytes_per_s,
+            config.max_cores,
+            active_cores=active_cores,
+            is_memory_ideal=ideal_memory,
+        )
+        fused = fuse(graph, target, config, launch)
+        layout = Layout(fused.graph, target, config, launch, kv_capacity_tokens, whole)
+        emission = Emission(
+            fused.graph,
+            target,
+            layout,
+            config,
+            launch,
+            cached_tokens=cached_tokens,
+            ideal=ideal_memory,
+        )
+        return Planner(emission, fused)
+
+    planner = _fastest(draft, len((whole or graph).layers))
+    emission, fused = planner.emission, planner.fused
     graph = fused.graph
-    layout = Layout(graph, target, config, launch, kv_capacity_tokens)
-    emission = Emission(
-        graph, target, layout, config, launch, cached_tokens=cached_tokens, ideal=ideal_memory
-    )
-    planner = _Planner(emission)
     for operator in graph:
         emission.open_kernel(operator)
         if operator.kind is OperatorKind.ATTENTION:
@@ -94,6 +117,7 @@ def compile_graph(
         else:
             _emit(emission, planner, operator)
         emission.close_kernel(operator)
+    target, layout = emission.target, emission.layout
     emission.builder.log.extend(
         (*fused.log, *_described(graph, layout, target, launch), *planner.log)
     )
@@ -103,8 +127,27 @@ def compile_graph(
         launch,
         layout.footprint_bytes(),
         target.spaces[layout.activation_space].name,
+        planner.predicted_cycles(),
         _peak_macs_per_cycle(graph, target),
     )
+
+
+def _fastest(draft: Callable[[int | None], Planner], layers: int) -> Planner:
+    """All cores, or one that keeps activations to itself, whichever is predicted to be faster."""
+    everyone = draft(None)
+    target = everyone.emission.target
+    if target.cores == 1 or everyone.emission.layout.activation_space != target.dram_space:
+        return everyone
+    alone = draft(1)
+    if alone.emission.layout.activation_space == target.dram_space:
+        return everyone
+    try:
+        alone_cycles = alone.predicted_cycles(layers)
+    except MappingError:  # what is left of the scratchpad does not hold the smallest tiles
+        return everyone
+    if alone_cycles < everyone.predicted_cycles(layers):
+        return alone
+    return everyone
 
 
 def _described(
@@ -114,6 +157,7 @@ def _described(
     return (
         f"layout: {layout.footprint_bytes()} bytes of {target.dram_name}, "
         f"activations in {activation_space}",
+        f"cores: {target.active_cores} of {target.device.cores}",
         f"launch: {launch.value}, {len(graph)} kernels",
     )
 
@@ -128,59 +172,15 @@ def _peak_macs_per_cycle(graph: OperatorGraph, target: Target) -> int:
     return per_core * target.device.cores
 
 
-def _emit(emission: Emission, planner: _Planner, operator: Operator) -> None:
+def _emit(emission: Emission, planner: Planner, operator: Operator) -> None:
     match operator.kind:
         case OperatorKind.MATMUL:
-            MatmulEmitter(emission, operator, planner.plan(operator)).emit()
+            MatmulEmitter(emission, operator, planner.matmul(operator)).emit()
         case OperatorKind.VECTOR:
-            emit_vector(emission, operator)
+            emit_vector(emission, operator, planner.vector(operator).cores)
         case OperatorKind.GATHER:
             emit_gather(emission, operator)
         case OperatorKind.KV_APPEND:
             emit_kv_append(emission, operator)
         case OperatorKind.FALLBACK:
             emit_fallback(emission, operator)
-
-
-class _Planner:
-    """Plans matmuls, once per distinct shape and traits."""
-
-    def __init__(self, emission: Emission) -> None:
-        self._emission = emission
-        self._known: dict[tuple[MatmulShape, MatmulTraits], MatmulPlan] = {}
-        self.plans: dict[str, MatmulPlan] = {}
-        self.log: list[str] = []
-
-    def plan(self, operator: Operator) -> MatmulPlan:
-        """Plan of an operator."""
-        emission = self._emission
-        assert operator.matmul is not None
-        traits = matmul_traits(emission, operator)
-        key = (operator.matmul, traits)
-        if key not in self._known:
-            plan = plan_matmul(
-                operator.name,
-                operator.matmul,
-                traits,
-                emission.target,
-                budget_bytes=emission.budget_bytes(),
-                buffers=emission.config.buffers,
-                split=emission.config.split,
-                staging_tile_bytes=staging_tile_bytes(emission.target, emission.config.staging),
-                ideal=emission.ideal,
-            )
-            self._known[key] = plan
-            self.log.append(_describe(operator, plan))
-        self.plans[operator.name] = self._known[key]
-        return self._known[key]
-
-
-def _describe(operator: Operator, plan: MatmulPlan) -> str:
-    shape = operator.matmul
-    assert shape is not None
-    return (
-        f"tiling: {operator.name} {shape.batch} x ({shape.m} x {shape.k} x {shape.n}) on "
-        f"{plan.grid} cores (batch, m, n), tile {plan.tile} (m, k, n), {plan.order.name.lower()}, "
-        f"resident a={plan.a_resident} w={plan.w_resident}, {'staged, ' * plan.is_staged}"
-        f"predicted {plan.predicted_cycles:.0f} cycles, best of {plan.candidates}"
-    )

@@ -82,6 +82,11 @@ class Emission:
         """Index of the open kernel."""
         return self._kernel
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether loads of weights start while the kernel before still runs."""
+        return self.launch is LaunchMode.GRAPH and self.config.prefetch
+
     def add(
         self,
         engine: Ints | int,
@@ -156,8 +161,7 @@ class Emission:
             launch = self._graph_launch
         dispatch = self._front_end(target.dispatch_engine, Opcode.DISPATCH, 1, duration)
         self.builder.edges(dispatch, launch, EdgeKind.LAUNCH)
-        serial = self.launch is LaunchMode.EAGER or not self.config.prefetch
-        if serial and self._signal_ids:
+        if not self.runs_ahead and self._signal_ids:
             self.builder.edges(dispatch, self._signal_ids[-1], EdgeKind.ORDER)
         self._dispatches.append(int(dispatch[0]))
 
@@ -193,7 +197,7 @@ class Emission:
 
     def _reuse_blockers(self, tensor: Tensor) -> list[int]:
         """Signals after which the tensor's bytes are free: last readers of what lay there."""
-        if self.launch is LaunchMode.EAGER or not self.config.prefetch:
+        if not self.runs_ahead:
             return []
         names = self.layout.previous_tenants(tensor)
         return sorted(

@@ -36,7 +36,7 @@ def emit_attention(emission: Emission, operator: Operator, fused: FusedAttention
     assert shape is not None
     tile = fused.plan.tile
     items = -(-shape.batch // tile[0]) * -(-shape.m // tile[1])
-    cores = min(emission.target.cores, items)
+    cores = min(emission.target.active_cores, items)
     for core in range(cores):
         low, high = items * core // cores, items * (core + 1) // cores
         _CoreAttention(emission, operator, fused, core, _steps(fused, low, high)).emit()

@@ -18,7 +18,7 @@ from npusim.compiler.matmul_loop import (
     streamed_loads,
 )
 from npusim.compiler.matmul_traits import bits_to_bytes, matmul_traits, product_cycles
-from npusim.compiler.operands import moving_view, stationary_operand
+from npusim.compiler.operands import WeightTiles, moving_view, stationary_operand
 from npusim.compiler.shared_tiles import SharedTileLoads
 from npusim.compiler.unit_timing import matrix_array_cycles
 from npusim.config.compute import WeightDequant
@@ -51,6 +51,7 @@ class MatmulEmitter:
             emission.home(operator.inputs[1]),
             emission.config.weight_layout,
             emission.layout.kv_capacity_tokens,
+            WeightTiles(plan.chunk[2], plan.tile[1], plan.tile[2]),
         )
         self.w_transfers = SharedTileLoads(emission, operator.inputs[1])
         self.a_transfers = SharedTileLoads(emission, a)

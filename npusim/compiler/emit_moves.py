@@ -8,7 +8,8 @@ import numpy as np
 
 from npusim.compiler.emit import STEP, Emission
 from npusim.compiler.emit_core import CoreEmission
-from npusim.compiler.emit_vector import LOAD, LOAD_FIXED, STORE, TILES_PER_CORE
+from npusim.compiler.emit_vector import LOAD, LOAD_FIXED, STORE
+from npusim.compiler.kernel_costs import TILES_PER_CORE
 from npusim.errors import MappingError
 from npusim.program import Opcode
 from npusim.workload.tensor import packed_bytes

@@ -8,6 +8,7 @@ import numpy as np
 
 from npusim.compiler.emit import STEP, Emission
 from npusim.compiler.emit_core import CoreEmission
+from npusim.compiler.kernel_costs import TILES_PER_CORE
 from npusim.compiler.unit_timing import ceil_div, vector_cycles
 from npusim.errors import MappingError
 from npusim.program import EdgeKind, Opcode
@@ -22,25 +23,14 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 LOAD_FIXED, LOAD, COMPUTE, STORE = range(4)  # ranks inside a step
-TILES_PER_CORE = 4  # enough to overlap load, compute and store
 _MIN_TILE_BYTES = 4096
 
 
-def emit_vector(emission: Emission, operator: Operator) -> None:
-    """All cores that get rows."""
-    for core, low, high in _row_shares(emission, operator):
-        _CoreVector(emission, operator, core).emit(low, high)
-
-
-def _row_shares(emission: Emission, operator: Operator) -> list[tuple[int, int, int]]:
-    """(core, first row, end row): no core gets less than one pass of its lanes."""
-    target = emission.target
-    dtype = target.vector_dtype(operator.compute_dtype, operator.name)
-    elems = max((t.elems for t in (*operator.inputs, *operator.outputs)), default=1)
-    useful = max(elems // target.core.vector.lanes[dtype], 1)
-    cores = min(target.cores, operator.rows, useful)
+def emit_vector(emission: Emission, operator: Operator, cores: int) -> None:
+    """Rows dealt evenly to the first `cores` cores."""
     bounds = [operator.rows * i // cores for i in range(cores + 1)]
-    return [(core, bounds[core], bounds[core + 1]) for core in range(cores)]
+    for core in range(cores):
+        _CoreVector(emission, operator, core).emit(bounds[core], bounds[core + 1])
 
 
 class _CoreVector(CoreEmission):

@@ -30,7 +30,7 @@ ALIGNMENT_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a tensor lives. `space` may be a scratchpad (single-core devices only)."""
+    """Where a tensor lives. `space` may be the scratchpad of a program's only active core."""
 
     space: int
     offset: int
@@ -44,6 +44,9 @@ class Layout:
     ----------
     kv_capacity_tokens : int
         Token rows reserved per sequence and head.
+    whole : OperatorGraph, optional
+        The whole model, if the graph is only the first of its layers: weights and KV cache lie
+        where the whole model has them.
 
     Raises
     ------
@@ -58,6 +61,7 @@ class Layout:
         config: CompilerConfig,
         launch: LaunchMode,
         kv_capacity_tokens: int,
+        whole: OperatorGraph | None = None,
     ) -> None:
         self._target = target
         self._homes: dict[str, Home] = {}
@@ -66,8 +70,8 @@ class Layout:
         self._next = 0
         self._tenants: dict[str, tuple[str, ...]] = {}
         self._next_shared = 0
-        self._place_weights(graph, config)
-        self._place_kv(graph)
+        self._place_weights(whole or graph, config)
+        self._place_kv(whole or graph)
         self.scratchpad_reserved_bytes = 0
         self.activation_space = self._activation_space(graph, config, launch)
         self._place_activations(graph)
@@ -129,7 +133,7 @@ class Layout:
     def _activation_space(
         self, graph: OperatorGraph, config: CompilerConfig, launch: LaunchMode
     ) -> int:
-        """DRAM, shared SRAM or (one core) scratchpad, as `compiler.activation_residency` says."""
+        """DRAM, shared SRAM or one active core's scratchpad, by `activation_residency`."""
         target = self._target
         residency = config.activation_residency
         shared = None if target.shared_space is None else target.device.shared_sram
@@ -142,7 +146,7 @@ class Layout:
             if fits and (may or residency is ActivationResidency.ON_CHIP):
                 assert target.shared_space is not None
                 return target.shared_space
-        elif target.device.cores == 1:
+        elif target.active_cores == 1:
             budget = target.core.scratchpad.capacity_bytes // 2
             may = launch is LaunchMode.GRAPH or residency is ActivationResidency.ON_CHIP
             if need <= budget and may:

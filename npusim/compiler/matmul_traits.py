@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npusim.compiler.operands import (
+    PlainOperand,
+    RaggedView,
+    RowMajorWeight,
+    moving_view,
+    stationary_operand,
+)
 from npusim.compiler.unit_timing import matrix_cycles, vector_cycles
 from npusim.config.compiler import Gemv, GemvUnit
 from npusim.config.compute import AccumulatorConvert, ComputeDtype, WeightDequant
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from npusim.compiler.emit import Emission
+    from npusim.compiler.views import View
     from npusim.config.compute import CoreSpec
     from npusim.workload.operator import Operator
     from npusim.workload.tensor import Tensor
@@ -23,6 +31,25 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ACCUMULATOR_BITS = 32
+
+#: rate towards a tensor that no DMA engine moves
+NOT_MOVED = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How a matrix lies in memory: bytes from row to row, 0 where each tile is contiguous.
+
+    `transposed`: rows hold a column of the operand. `interleaved`: so many row groups (heads) lie
+    side by side in a row.
+    """
+
+    pitch_bytes: int = 0
+    transposed: bool = False
+    interleaved: int = 1
+
+
+CONTIGUOUS = Rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +78,11 @@ class MatmulTraits:
     c_bytes_per_cycle: int = 1
     vector_dtype: ComputeDtype | None = None  # products of one row on the vector unit
     k_group: int = 1  # tiles along k hold whole scale groups
+    epilogue_cycles: float = 0.0  # of the vector unit, per output element
+    w_ahead: bool = False  # weights arrive while the kernel before still runs
+    a_rows: Rows = CONTIGUOUS
+    w_rows: Rows = CONTIGUOUS
+    c_rows: Rows = CONTIGUOUS
 
     @property
     def operand_bits(self) -> int:
@@ -126,9 +158,6 @@ def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
     if is_narrow and dequant is WeightDequant.DMA_INLINE:
         held_bits = DTYPE_BITS[dtype]
 
-    def rate(tensor: Tensor) -> int:
-        return emission.target.path_bytes_per_cycle(emission.home(tensor).space)
-
     def in_dram(tensor: Tensor) -> bool:
         return emission.home(tensor).space == emission.target.dram_space
 
@@ -146,9 +175,64 @@ def matmul_traits(emission: Emission, operator: Operator) -> MatmulTraits:
         a_in_dram=in_dram(moving),
         w_in_dram=in_dram(stationary),
         c_in_dram=in_dram(operator.outputs[0]),
-        a_bytes_per_cycle=rate(moving),
-        w_bytes_per_cycle=rate(stationary),
-        c_bytes_per_cycle=rate(operator.outputs[0]),
+        a_bytes_per_cycle=_rate(emission, moving),
+        w_bytes_per_cycle=_rate(emission, stationary),
+        c_bytes_per_cycle=_rate(emission, operator.outputs[0]),
         vector_dtype=_vector_dtype(emission, operator, dtype),
         k_group=max(stationary.scale_group, 1) if stationary.role is Role.WEIGHT else 1,
+        epilogue_cycles=_epilogue_cycles(emission, operator),
+        w_ahead=stationary.role is Role.WEIGHT and emission.runs_ahead,
+        a_rows=_rows(moving_view(operator, moving, emission.home(moving), operator.matmul.k)),
+        w_rows=_stationary_rows(emission, operator),
+        c_rows=_output_rows(emission, operator),
     )
+
+
+def _epilogue_cycles(emission: Emission, operator: Operator) -> float:
+    """Vector cycles per output element of bias and activation."""
+    if not operator.vector_ops:
+        return 0.0
+    assert operator.matmul is not None
+    vector, shape = emission.target.core.vector, operator.matmul
+    lanes = vector.lanes[emission.target.vector_dtype(operator.compute_dtype, operator.name)]
+    work = sum(elems * vector.op_cycles[name] for name, elems in operator.vector_ops)
+    return work / lanes / (shape.batch * shape.m * shape.n)
+
+
+def _rate(emission: Emission, tensor: Tensor) -> int:
+    """Rate of one DMA engine towards a tensor; a tensor in the scratchpad is not moved."""
+    if emission.is_in_scratchpad(tensor):
+        return NOT_MOVED
+    return emission.target.path_bytes_per_cycle(emission.home(tensor).space)
+
+
+def _rows(view: View | RaggedView) -> Rows:
+    if isinstance(view, RaggedView):
+        return Rows(view.row_bytes)
+    interleaved = 1 if view.row_inner == view.row_bytes else view.row_inner // view.row_bytes
+    return Rows(view.row_inner, interleaved=interleaved)
+
+
+def _stationary_rows(emission: Emission, operator: Operator) -> Rows:
+    stationary = operator.inputs[1]
+    operand = stationary_operand(
+        operator,
+        emission.home(stationary),
+        emission.config.weight_layout,
+        emission.layout.kv_capacity_tokens,
+    )
+    if isinstance(operand, PlainOperand):
+        return Rows(operand.view.row_inner, operand.transposed)
+    if isinstance(operand, RowMajorWeight):
+        return Rows(max(stationary.nbytes // (operand.batch * operand.k), 1))
+    return CONTIGUOUS
+
+
+def _output_rows(emission: Emission, operator: Operator) -> Rows:
+    """Rows of the first output; the others of a fused product lie alike."""
+    assert operator.matmul is not None
+    output = operator.outputs[0]
+    width = output.shape[-1]
+    if len(operator.outputs) == 1:
+        width = operator.matmul.n // columns_per_output(operator)
+    return _rows(moving_view(operator, output, emission.home(output), width))

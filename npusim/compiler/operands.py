@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from math import gcd
 from typing import TYPE_CHECKING
@@ -35,11 +36,22 @@ def _share(elems: Ints, nbytes: int, total: int) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class TiledWeight:
-    """A weight stored tile by tile in the order it is read (columns outermost), scales included.
+class WeightTiles:
+    """How columns are dealt to cores, `core_n` each, and cut into tiles."""
 
-    Tile ``[k0:k1, n0:n1]`` of a column block ``[n0:n1]`` starts after ``n0 * k + (n1 - n0) * k0``
-    elements; bytes are the tensor's bytes in proportion, so that the tiles share them exactly.
+    core_n: int
+    tile_k: int
+    tile_n: int
+
+
+@dataclass(frozen=True)
+class TiledWeight:
+    """A weight stored tile by tile in the order it is read, scales included.
+
+    Cores read side by side: the first tile of every core comes first, then the second of every
+    core, so that together they stream through memory. A core reads its columns tile by tile, along
+    k first. Bytes are the tensor's bytes in proportion to the elements, so that the tiles share
+    them exactly.
     """
 
     space: int
@@ -48,16 +60,33 @@ class TiledWeight:
     batch: int
     k: int
     n: int
+    tiles: WeightTiles
 
     def tile_runs(self, b: Ints, k0: Ints, k1: Ints, n0: Ints, n1: Ints) -> tuple[Ints, Ints]:
         """One contiguous run per tile."""
-        elems = self.batch * self.k * self.n
-        before = b * self.k * self.n + n0 * self.k + (n1 - n0) * k0
+        tiles, elems = self.tiles, self.batch * self.k * self.n
+        core = n0 // tiles.core_n
+        column = (n0 - core * tiles.core_n) // tiles.tile_n
+        before = b * self.k * self.n + self._before[column, k0 // tiles.tile_k, core]
         after = before + (n1 - n0) * (k1 - k0)
         start, stop = _share(before, self.nbytes, elems), _share(after, self.nbytes, elems)
         zeros, ones = np.zeros_like(start), np.ones_like(start)
         runs = np.stack((self.base + start, stop - start, zeros, ones), axis=1)
         return runs, np.arange(len(runs))
+
+    @cached_property
+    def _before(self) -> Ints:
+        """Elements of one matrix before each tile, by tile along n and along k, and core."""
+        tiles = self.tiles
+        first = np.arange(0, self.n, tiles.core_n)[None, :]
+        last = np.minimum(first + tiles.core_n, self.n)
+        left = np.arange(0, tiles.core_n, tiles.tile_n)[:, None] + first
+        width = np.clip(last - left, 0, tiles.tile_n)
+        top = np.arange(0, self.k, tiles.tile_k)
+        height = np.minimum(self.k - top, tiles.tile_k)
+        sizes = (width[:, None, :] * height[None, :, None]).astype(np.int64)
+        before: Ints = np.cumsum(sizes.ravel()) - sizes.ravel()
+        return before.reshape(sizes.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +196,21 @@ def moving_view(operator: Operator, tensor: Tensor, home: Home, columns: int) ->
 
 
 def stationary_operand(
-    operator: Operator, home: Home, layout: WeightLayout, kv_capacity_tokens: int
+    operator: Operator,
+    home: Home,
+    layout: WeightLayout,
+    kv_capacity_tokens: int,
+    tiles: WeightTiles | None = None,
 ) -> TiledWeight | RowMajorWeight | PlainOperand:
-    """Operand `inputs[1]`: a weight in the configured layout, a KV cache or an activation."""
+    """Operand `inputs[1]`: a weight in the configured layout, a KV cache or an activation.
+
+    `tiles` of a weight that is stored by tiles; default: one tile.
+    """
     assert operator.matmul is not None
     shape, tensor = operator.matmul, operator.inputs[1]
     if tensor.role is Role.WEIGHT:
-        return _weight(shape, tensor, home, layout)
+        tiles = tiles or WeightTiles(shape.n, shape.k, shape.n)
+        return _weight(shape, tensor, home, layout, tiles)
     rows, columns = (shape.n, shape.k) if operator.b_is_transposed else (shape.k, shape.n)
     row_bytes = packed_bytes(columns, tensor.dtype)
     capacity = max(rows, kv_capacity_tokens) if tensor.role is Role.KV else rows
@@ -190,13 +227,13 @@ def stationary_operand(
 
 
 def _weight(
-    shape: MatmulShape, tensor: Tensor, home: Home, layout: WeightLayout
+    shape: MatmulShape, tensor: Tensor, home: Home, layout: WeightLayout, tiles: WeightTiles
 ) -> TiledWeight | RowMajorWeight | PlainOperand:
     batch = max(tensor.elems // (shape.k * shape.n), 1)
     if tensor.elems != batch * shape.k * shape.n:
         raise MappingError(tensor.name, f"holds no {shape.k} x {shape.n} matrices", tensor.shape)
     if layout is WeightLayout.TILED:
-        return TiledWeight(home.space, home.offset, tensor.nbytes, batch, shape.k, shape.n)
+        return TiledWeight(home.space, home.offset, tensor.nbytes, batch, shape.k, shape.n, tiles)
     row_bytes, rest = divmod(tensor.nbytes, batch * shape.k)
     if rest or row_bytes == 0:  # rows of unequal size
         return RowMajorWeight(home.space, home.offset, tensor.nbytes, batch, shape.k, shape.n)

@@ -34,8 +34,9 @@ class SharedTileLoads:
     """Loads of one operand of a kernel by all cores; `attach` gives them their transfers.
 
     With `shared_tiles: shared_sram`, the earliest load of a tile in program order leads: it reads
-    the DRAM, and later loads of the tile wait for it and read the shared SRAM. An operand larger
-    than the shared SRAM does not stay there: its n-th pass is led anew.
+    the DRAM, and later loads of the tile wait for it and read the shared SRAM. Cores that load a
+    tile at the same step lead in turn, tile by tile. An operand larger than the shared SRAM does
+    not stay there: its n-th pass is led anew.
 
     With `shared_tiles: multicast`, loads of a tile in the same step of several cores are one read,
     delivered to all of them. The first core's load leads: it reads the memory once the slots of all
@@ -74,6 +75,8 @@ class SharedTileLoads:
             leader = self._leaders(ids, stays=tensor.nbytes <= shared.capacity_bytes)
             follows = leader != ids
             emission.builder.edges(ids[follows], leader[follows], EdgeKind.DATA)
+            _, ordinal = self._core_and_ordinal()
+            emission.builder.ties(ids, 2 * ordinal + follows)
             space[follows] = target.shared_space
             runs = _wrap(runs, follows[owner], shared.capacity_bytes)
         leads = np.full(len(ids), -1)
@@ -98,6 +101,12 @@ class SharedTileLoads:
         order = np.concatenate([core.order for core in self._cores])
         return _first_of(ids, (keys, order), np.lexsort((ids, order, keys)))
 
+    def _core_and_ordinal(self) -> tuple[Ints, Ints]:
+        """Core of each load, and how many loads that core issues before it."""
+        counts = [len(core.ids) for core in self._cores]
+        ordinal = [np.arange(count, dtype=np.int64) for count in counts]
+        return np.repeat(np.arange(len(counts)), counts), np.concatenate(ordinal)
+
     def _leaders(self, ids: Ints, *, stays: bool) -> Ints:
         """Leader of each load, itself for a leader."""
         keys = np.concatenate([core.keys for core in self._cores])
@@ -105,7 +114,9 @@ class SharedTileLoads:
         turn = np.zeros(len(ids), dtype=np.int64)
         if not stays:
             turn = np.concatenate([_occurrence(core.keys) for core in self._cores])
-        return _first_of(ids, (keys, turn), np.lexsort((ids, order, keys, turn)))
+        core, nth = self._core_and_ordinal()
+        by_tile = np.lexsort(((core - nth) % len(self._cores), nth, order, keys, turn))
+        return _first_of(ids, (keys, turn), by_tile)
 
 
 def _first_of(ids: Ints, groups: tuple[Ints, Ints], by_group: Ints) -> Ints:

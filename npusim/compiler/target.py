@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from npusim.compiler.dram_pattern import DramPattern
 from npusim.config.compute import ComputeDtype
 from npusim.errors import ConfigError, MappingError
 from npusim.program import BankGeometry, Engine, EngineKind, MemorySpace
@@ -55,6 +56,8 @@ class Target:
         Peak rate of every memory, by name; used for predicted cost only.
     max_cores : int, optional
         Cores the compiler may use; default all.
+    active_cores : int, optional
+        Cores of these that a program gives work; default all. Others exist, but idle.
     is_memory_ideal : bool
         Scratchpads hold whatever is put in, and issuing a descriptor takes no time.
 
@@ -70,6 +73,7 @@ class Target:
         dram_bytes_per_s: Mapping[str, int],
         max_cores: int | None = None,
         *,
+        active_cores: int | None = None,
         is_memory_ideal: bool = False,
     ) -> None:
         if len(system.devices) != 1:
@@ -81,6 +85,7 @@ class Target:
         self.dram_name = bus.memory
         self.dram = system.memories[bus.memory]
         self.cores = min(self.device.cores, max_cores or self.device.cores)
+        self.active_cores = min(self.cores, active_cores or self.cores)
         self.period_ps = Fraction(PS_PER_S, self.device.clock_hz)
         bus_bytes_per_s = bus.data_bits // 8 * bus.clock_hz
         self.dram_bytes_per_cycle = Fraction(
@@ -90,6 +95,12 @@ class Target:
             Fraction(bus.latency_ps + self.dram.latency_ps + _ROW_PS) / self.period_ps
         )
         self._num_memories = len(system.memories)
+        self.bus_bytes = bus.data_bits // 8
+        self.bus_beat_cycles = Fraction(self.device.clock_hz, bus.clock_hz)
+        self.dram_accept_cycles = Fraction(bus.latency_ps) / self.period_ps
+        self.dram_pattern = DramPattern.of(
+            self.dram, float(self.dram_bytes_per_cycle * self.device.clock_hz)
+        )
         self.ticks_per_cycle = self._ticks()
         self.spaces = self._spaces(system)
         self.engines, self.core_engines = self._engines()

@@ -1,7 +1,7 @@
 """What each tiling of one core grid needs and costs, in closed form, all tilings at once.
 
-Every term falls or stays when a rate or a capacity rises. Left out: bank conflicts, row misses,
-contention, the epilogue.
+Every term falls or stays when a rate or a capacity rises. What tiles move is in `tile_moves`. Left
+out: contention.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from npusim.compiler.core_grids import granule_of, tile_extents
 from npusim.compiler.matmul_traits import ACCUMULATOR_BITS, bits_to_bytes, product_cycles
+from npusim.compiler.tile_moves import TileMoves
 from npusim.compiler.unit_timing import ceil_div, matrix_array_cycles
 from npusim.config.compute import AccumulatorConvert, WeightDequant
 from npusim.config.system import SharedTiles
@@ -75,6 +76,16 @@ class TileCosts:
         self.shape, self.grid, self.share = shape, grid, share
         self.traits, self.target, self.buffers = traits, target, buffers
         self.traffic = GridTraffic.of(shape, grid, traits)
+
+    @property
+    def cores(self) -> int:
+        """Cores of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @cached_property
+    def moves(self) -> TileMoves:
+        """What the tilings move."""
+        return TileMoves(self)
 
     @cached_property
     def axes(self) -> tuple[Ints, ...]:
@@ -156,17 +167,15 @@ class TileCosts:
         nm, nk, nn = self.counts
         # every tile at full tile size, an upper estimate
         per_tile = product_cycles(target.core, traits, tm, tk, tn)
-        steady = np.maximum(batch * nm * nk * nn * per_tile, self._dma_cycles())
-        steady = np.maximum(steady, self._memory_cycles())
+        steady = np.maximum(batch * nm * nk * nn * per_tile, self.moves.dma_cycles())
+        steady = np.maximum(steady, self.moves.memory_cycles())
         steady = np.maximum(steady, self._convert_cycles())
-        last = per_tile + bits_to_bytes(tm * tn * traits.out_bits) / traits.c_bytes_per_cycle
-        result: Floats = steady + self._first_cycles() + last
+        result: Floats = steady + self.moves.first_cycles() + per_tile + self.moves.last_cycles()
         return result
 
     def dram_bytes(self) -> Floats:
         """Bytes between DRAM and all cores, both directions."""
-        reads, writes = self._dram_traffic()
-        return reads + writes
+        return self.moves.dram_bytes()
 
     def least_cycles(self) -> float:
         """Lower bound of `cycles` over all tilings: every operand once, one product."""
@@ -178,115 +187,19 @@ class TileCosts:
             matrix = 0
         a_bytes = batch * m * k * (0 if traits.a_on_chip else traits.a_bits) / 8
         w_bytes = batch * k * n * traits.w_dram_bits / 8
-        rate = max(traits.a_bytes_per_cycle, traits.w_bytes_per_cycle) * dma.load_engines
-        is_read_once = self._hits_shared_sram or self._is_multicast
+        shares = target.device.shared_tiles is SharedTiles.SHARED_SRAM
+        is_read_once = target.device.shared_tiles is not SharedTiles.READ_PER_CORE
+        rates = [traits.w_bytes_per_cycle]
+        rates += [] if traits.a_on_chip else [traits.a_bytes_per_cycle]
+        rates += [dma.bytes_per_cycle] if shares else []
         copies = (1, 1) if is_read_once else (traffic.a_copies, traffic.w_copies)
         dram = traffic.a_total * copies[0] * traits.a_in_dram
         dram += traffic.w_total * copies[1] * traits.w_in_dram
-        return max(matrix, (a_bytes + w_bytes) / rate, dram / float(target.dram_bytes_per_cycle))
-
-    @property
-    def _hits_shared_sram(self) -> bool:
-        return self.target.device.shared_tiles is SharedTiles.SHARED_SRAM
-
-    @property
-    def _is_multicast(self) -> bool:
-        return self.target.device.shared_tiles is SharedTiles.MULTICAST
-
-    def _passes(self) -> tuple[Floats, Floats]:
-        """How often each byte of a and w is loaded by each core that needs it."""
-        nm, nk, nn = self.counts
-        a_loads, w_loads = self.loads
-        return a_loads / (nm * nk), w_loads / (nn * nk)
-
-    def _dram_reads(self, total: float, passes: Floats, copies: int) -> Floats:
-        """Bytes of an operand read from DRAM: shared tiles once, or once per pass if too large."""
-        if self._is_multicast:
-            return total * passes
-        shared = self.target.device.shared_sram
-        if not self._hits_shared_sram or shared is None:
-            return total * copies * passes
-        return total * (passes if total > shared.capacity_bytes else np.ones_like(passes))
-
-    def _dram_traffic(self) -> tuple[Floats, float]:
-        traits, traffic = self.traits, self.traffic
-        a_passes, w_passes = self._passes()
-        reads = np.zeros_like(a_passes + w_passes)
-        if traits.a_in_dram:
-            reads = reads + self._dram_reads(traffic.a_total, a_passes, traffic.a_copies)
-        if traits.w_in_dram:
-            reads = reads + self._dram_reads(traffic.w_total, w_passes, traffic.w_copies)
-        return reads, traffic.c_total * traits.c_in_dram
-
-    def _memory_cycles(self) -> Floats:
-        """Cycles of the DRAM, and of the shared SRAM's wider direction, for all cores."""
-        traffic, target = self.traffic, self.target
-        reads, writes = self._dram_traffic()
-        dram: Floats = (reads + writes) / float(target.dram_bytes_per_cycle)
-        shared = target.device.shared_sram
-        if shared is None:
-            return dram
-        a_passes, w_passes = self._passes()
-        a_copies, w_copies = traffic.a_copies, traffic.w_copies
-        if self._is_multicast:
-            a_copies = w_copies = 1
-        loads = traffic.a_total * a_copies * a_passes + traffic.w_total * w_copies * w_passes
-        hits = np.maximum(loads - reads, traffic.c_total - writes)
-        return np.maximum(dram, hits / (shared.banks * shared.port_bytes))
-
-    def _dma_cycles(self) -> Floats:
-        """Cycles of the busiest DMA engine; with several load engines, a has the first alone."""
-        traits, batch, dma = self.traits, self.share[0], self.target.core.dma
-        _, m, n = self.share
-        nm, nk, nn = self.counts
-        a_loads, w_loads = self.loads
-        *_, a_res, w_res = self.axes
-        a_tile = m * self.shape.k * traits.a_bits / 8 / (nm * nk)
-        w_tile = n * self.shape.k * traits.w_dram_bits / 8 / (nn * nk)
-        c_tile = m * n * traits.out_bits / 8 / (nm * nn)
-        w_engines = max(dma.load_engines - 1, 1)
-        w_cycles = w_loads * self._each(w_tile, traits.w_bytes_per_cycle, w_engines, w_res)
-        a_cycles = a_loads * self._each(a_tile, traits.a_bytes_per_cycle, 1, a_res)
-        c_cycles = nm * nn * self._each(c_tile, traits.c_bytes_per_cycle, dma.store_engines, 0)
-        if traits.a_on_chip:
-            a_cycles = np.zeros_like(a_cycles)
-        load = a_cycles + w_cycles if dma.load_engines == 1 else np.maximum(a_cycles, w_cycles)
-        if traits.c_on_chip:
-            return batch * load
-        result: Floats = batch * np.maximum(load, c_cycles)
-        return result
-
-    def _each(self, nbytes: Floats, rate: int, engines: int, resident: Ints | int) -> Floats:
-        """Cycles per transfer: issue, bytes at the engines' rate, or latency over those in flight.
-
-        A streamed operand has a slot, so a transfer in flight, per buffer; a resident one as many
-        as the queues take.
-        """
-        dma = self.target.core.dma
-        queued = dma.queue_depth * engines
-        in_flight = np.where(resident == 1, queued, min(self.buffers, queued))
-        move = nbytes / rate
-        exposed = (float(self.target.dram_latency_cycles) + move) / in_flight
-        result: Floats = np.maximum(np.maximum(move, dma.issue_cycles) / engines, exposed)
-        return result
-
-    def _first_cycles(self) -> Floats:
-        """Until the first tiles of both operands have arrived in every core."""
-        traits, target = self.traits, self.target
-        tm, tk, tn = self.axes[:3]
-        a_tile = bits_to_bytes(tm * tk * (0 if traits.a_on_chip else traits.a_bits))
-        w_tile = bits_to_bytes(tk * tn * traits.w_dram_bits)
-        path = a_tile / traits.a_bytes_per_cycle + w_tile / traits.w_bytes_per_cycle
-        cores = self.grid[0] * self.grid[1] * self.grid[2]
-        a_cores, w_cores = cores, cores
-        if self._hits_shared_sram or self._is_multicast:
-            a_cores, w_cores = cores // self.grid[2], cores // self.grid[1]
-        dram_bytes = a_tile * a_cores * traits.a_in_dram + w_tile * w_cores * traits.w_in_dram
-        slower = np.maximum(path, dram_bytes / float(target.dram_bytes_per_cycle))
-        return np.asarray(slower + float(target.dram_latency_cycles), dtype=np.float64)
+        moved = (a_bytes + w_bytes) / (max(rates) * dma.load_engines)
+        return max(matrix, moved, dram / float(target.dram_bytes_per_cycle))
 
     def _convert_cycles(self) -> Floats:
-        """Cycles of the unit that dequantises weights and converts accumulators."""
+        """Cycles of the unit that dequantises weights, converts accumulators, or adds a bias."""
         batch, core, traits = self.share[0], self.target.core, self.traits
         tm, tk, tn = self.axes[:3]
         nm, _, nn = self.counts
@@ -299,6 +212,9 @@ class TileCosts:
             on_vector = core.matrix.accumulator_convert is AccumulatorConvert.VECTOR_UNIT
             outputs = nm * nn * self._convert(tm * tn, on_vector=on_vector)
             busy[on_vector] = busy[on_vector] + outputs
+        if traits.epilogue_cycles:
+            epilogue = tm * tn * traits.epilogue_cycles + core.vector.latency_cycles
+            busy[True] = busy[True] + nm * nn * epilogue
         return batch * np.maximum(busy[True], busy[False])
 
     def _convert(self, elems: Ints, *, on_vector: bool) -> Floats:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.compiler.core_grids import Triple, core_grids, granule_of
+from npusim.compiler.kernel_costs import NEAR_BEST_FRAC
 from npusim.compiler.matmul_traits import ACCUMULATOR_BITS
 from npusim.compiler.staging import restage
 from npusim.compiler.tile_costs import M_OUTER, N_OUTER, TileCosts
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from npusim.workload.operator import MatmulShape
 
     Floats = NDArray[np.float64]
-
-#: of all tilings predicted to be this near to the cheapest, the one with fewest commands is taken
-NEAR_BEST_FRAC = 0.02
 
 
 class LoopOrder(IntEnum):
@@ -106,7 +104,7 @@ def plan_matmul(
         states need and budget.
     """
     _check_unit_buffers(name, traits, target)
-    grids = core_grids(shape, target.cores, split, granule_of(target.core.matrix, traits))
+    grids = core_grids(shape, target.active_cores, split, granule_of(target.core.matrix, traits))
     costs = [TileCosts(shape, grid, share, traits, target, buffers) for grid, share in grids]
     if ideal:
         return min((_whole(c) for c in costs), key=lambda plan: plan.predicted_cycles)

@@ -182,6 +182,7 @@ class ProgramBuilder:
         self._regions: list[tuple[Ints, ...]] = []
         self._transfers: list[tuple[Ints, ...]] = []
         self._runs: list[tuple[Ints, Ints]] = []
+        self._ties: list[tuple[Ints, Ints]] = []
 
     def commands(
         self,
@@ -202,6 +203,10 @@ class ProgramBuilder:
         columns = (engine, opcode, kernel, order, duration_ticks, macs, barrier, generation)
         self._commands.append(tuple(_column(value, count) for value in columns))
         return ids
+
+    def ties(self, command: Ints, rank: Ints) -> None:
+        """Order commands of equal `order` by a rank first, which is 0 unless given here."""
+        self._ties.append((command, rank))
 
     def edges(
         self, consumer: ArrayLike, producer: ArrayLike, kind: EdgeKind, offset: ArrayLike = END
@@ -304,7 +309,10 @@ class ProgramBuilder:
         engine, opcode, kernel, order, duration, macs, barrier, generation = _concat(
             self._commands, 8
         )
-        position = np.lexsort((np.arange(self._count), order, kernel))
+        rank = np.zeros(self._count, dtype=np.int64)
+        for command, its_rank in self._ties:
+            rank[command] = its_rank
+        position = np.lexsort((np.arange(self._count), rank, order, kernel))
         new_id = np.empty(self._count, dtype=np.int64)
         new_id[position] = np.arange(self._count)
         edges = _concat(self._edges, 4)

@@ -63,19 +63,20 @@ def simulate_source(source: GraphSource, spec: RunSpec) -> Simulated:
     """Simulate a phase, folded if `simulation.fold` allows and there is enough to fold.
 
     Folding: layers ``1 .. w`` of a shorter model are the steady window; its counts are added
-    ``(L - n) / w`` times. w doubles up to `fold_max_units` until the standard error of the mean
-    layer time is within `fold_tolerance_frac` of it.
+    ``(L - n) / w`` times. Addresses are those of the whole model. w doubles up to `fold_max_units`
+    until the standard error of the mean layer time is within `fold_tolerance_frac` of it.
     """
     units, rest = divmod(source.num_layers - source.prefix_layers, source.unit_layers)
+    whole = source.build(source.num_layers)
     if not spec.simulation.fold or rest:
-        return _whole(source, spec)
+        return _whole(source, spec, whole)
     largest = spec.simulation.fold_max_units
     window = min(_FIRST_WINDOW, largest)
     while True:
         simulated_units = _units_to_simulate(units, window)
         if simulated_units >= units:
-            return _whole(source, spec)
-        folded, error = _folded(source, spec, units, window, simulated_units)
+            return _whole(source, spec, whole)
+        folded, error = _folded(source, spec, whole, window, simulated_units)
         if error <= spec.simulation.fold_tolerance_frac or window >= largest:
             return folded
         window = min(2 * window, largest)
@@ -88,8 +89,9 @@ def simulate_graph(
     cached_tokens: int,
     kv_capacity_tokens: int,
     memory: MemoryKernel | None = None,
+    whole: OperatorGraph | None = None,
 ) -> tuple[Compiled, Piece, Tally]:
-    """Compile and run one graph.
+    """Compile and run one graph; `whole` is the model that it has the first layers of.
 
     Returns
     -------
@@ -105,6 +107,7 @@ def simulate_graph(
         kv_capacity_tokens=kv_capacity_tokens,
         cached_tokens=cached_tokens,
         ideal_memory=memory is not None,
+        whole=whole,
     )
     check_program(compiled.program)
     target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
@@ -148,8 +151,7 @@ def _units_to_simulate(units: int, window: int) -> int:
     return least + max(units - least, 0) % window
 
 
-def _whole(source: GraphSource, spec: RunSpec) -> Simulated:
-    graph = source.build(source.num_layers)
+def _whole(source: GraphSource, spec: RunSpec, graph: OperatorGraph) -> Simulated:
     compiled, piece, totals = simulate_graph(
         graph,
         spec,
@@ -157,11 +159,11 @@ def _whole(source: GraphSource, spec: RunSpec) -> Simulated:
         kv_capacity_tokens=source.kv_capacity_tokens,
     )
     tally = piece.tally(0, piece.num_kernels).plus(totals)
-    return Simulated(tally, piece, compiled, graph, _bound(source, spec))
+    return Simulated(tally, piece, compiled, graph, _bound(graph, spec))
 
 
 def _folded(
-    source: GraphSource, spec: RunSpec, units: int, window: int, simulated_units: int
+    source: GraphSource, spec: RunSpec, model: OperatorGraph, window: int, simulated_units: int
 ) -> tuple[Simulated, float]:
     simulated_layers = source.prefix_layers + simulated_units * source.unit_layers
     graph = source.build(simulated_layers)
@@ -170,9 +172,11 @@ def _folded(
         spec,
         cached_tokens=source.cached_tokens,
         kv_capacity_tokens=source.kv_capacity_tokens,
+        whole=model,
     )
     borders = _unit_borders(piece, source)
     first, last = borders[_WARM_UP_UNITS], borders[_WARM_UP_UNITS + window]
+    units = (source.num_layers - source.prefix_layers) // source.unit_layers
     repeats = (units - simulated_units) // window
     steady = piece.tally(first, last)
     whole = piece.tally(0, piece.num_kernels)
@@ -195,7 +199,7 @@ def _folded(
         }
     )
     total = whole.plus(totals).plus(steady, repeats).plus(steady_totals, repeats)
-    simulated = Simulated(total, piece, compiled, graph, _bound(source, spec), (note,))
+    simulated = Simulated(total, piece, compiled, graph, _bound(model, spec), (note,))
     return simulated, error
 
 
@@ -216,7 +220,6 @@ def _relative_error(times: list[int]) -> float:
     return float((variance / len(times)) ** 0.5 / mean) if mean else 0.0
 
 
-def _bound(source: GraphSource, spec: RunSpec) -> int:
-    graph = source.build(source.num_layers)
+def _bound(graph: OperatorGraph, spec: RunSpec) -> int:
     peaks = peak_bytes_per_s(spec.system)
     return phase_bound_ps(graph, spec.system, spec.compiler, peaks).elapsed_ps

@@ -40,8 +40,6 @@ DOUBLED = {
     f"{NPU}.core.matrix.accumulator_buffer_bytes": " B",
     f"{NPU}.shared_sram.capacity_bytes": " B",
 }
-#: broken promises, each kept visible by a test that is expected to fail
-KNOWN = {("tpu-v6e", f"{NPU}.cores"), ("edge-npu", f"{NPU}.cores")}
 RUNS = {
     "decode": {"context_len": 64, "generate_len": 1},
     "prefill": {"prompt_len": 48},
@@ -63,8 +61,7 @@ def doubled(system, path):
 
 
 def paths_of(system):
-    paths = [path for path in DOUBLED if value_of(system, path) is not None]
-    return [path for path in paths if (system, path) not in KNOWN]
+    return [path for path in DOUBLED if value_of(system, path) is not None]
 
 
 def violations(system, model, fidelity, phase, quant):
@@ -105,10 +102,6 @@ def test_more_cores_never_slow_a_real_model_on_edge_npu(phase):
     assert after_ps <= before_ps * (1 + TOLERANCE_FRAC)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="kernels of 1 us split over 8 cores wait for each other's tiles; the plan omits that",
-)
 def test_more_cores_never_slow_a_two_layer_model_on_edge_npu():
     settings = {"fidelity": "burst", "quant": "w4a16", **RUNS["prefill"]}
     before_ps = simulated("edge-npu", tiny_model(), **settings).elapsed_ps
@@ -117,10 +110,6 @@ def test_more_cores_never_slow_a_two_layer_model_on_edge_npu():
     assert after_ps <= before_ps * (1 + TOLERANCE_FRAC)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="activations stay in the scratchpad of a single core only; two cores pass them in DRAM",
-)
 def test_a_second_core_never_slows_a_small_model_on_tpu_v6e():
     settings = {"fidelity": "burst", "quant": "w4a16", **RUNS["decode"]}
     before_ps = simulated("tpu-v6e", tiny_model(**MINI), **settings).elapsed_ps

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npusim.compiler.operands import RowMajorWeight, TiledWeight
+from npusim.compiler.operands import RowMajorWeight, TiledWeight, WeightTiles
 from npusim.compiler.views import View
 
 
@@ -24,37 +24,52 @@ def _cuts(extent: int, tile: int) -> list[tuple[int, int]]:
     return [(low, min(low + tile, extent)) for low in range(0, extent, tile)]
 
 
-@pytest.mark.parametrize("layout", [TiledWeight, RowMajorWeight])
+@pytest.mark.parametrize("is_tiled", [True, False])
 @given(
     st.integers(1, 3),
     st.integers(1, 20),
     st.integers(1, 20),
     st.integers(1, 7),
     st.integers(2, 7),
+    st.integers(2, 20),
     st.sampled_from((4, 8, 16)),
     st.integers(0, 9),
 )
 def test_weight_tiles_share_the_bytes_exactly(
-    layout: type[TiledWeight | RowMajorWeight],
+    is_tiled: bool,
     batch: int,
     k: int,
     n: int,
     tile_k: int,
     tile_n: int,
+    core_n: int,
     bits: int,
     scales: int,
 ) -> None:
     nbytes = -(-batch * k * n * bits // 8) + scales
-    weight = layout(0, 100, nbytes, batch, k, n)
+    weight: TiledWeight | RowMajorWeight = RowMajorWeight(0, 100, nbytes, batch, k, n)
+    if is_tiled:
+        weight = TiledWeight(0, 100, nbytes, batch, k, n, WeightTiles(core_n, tile_k, tile_n))
     tiles = [
-        (b, *rows, *columns)
+        (b, *rows, low + left, low + right)
         for b in range(batch)
-        for columns in _cuts(n, tile_n)
+        for low, high in _cuts(n, core_n)
+        for left, right in _cuts(high - low, tile_n)
         for rows in _cuts(k, tile_k)
     ]
     runs, owner = weight.tile_runs(*np.array(tiles).T)
     assert sorted(_addresses(runs)) == list(range(100, 100 + nbytes))
     assert owner.tolist() == sorted(owner.tolist())
+
+
+def test_cores_read_a_tiled_weight_side_by_side() -> None:
+    """Two cores of four columns, tiles of two: a.0 b.0 a.1 b.1, 2 x 3 one-byte elements each."""
+    weight = TiledWeight(0, 0, 24, 1, 3, 8, WeightTiles(core_n=4, tile_k=3, tile_n=2))
+    lefts = np.array([0, 4, 2, 6])
+    zeros = np.zeros(4, dtype=np.int64)
+    runs, _ = weight.tile_runs(zeros, zeros, zeros + 3, lefts, lefts + 2)
+    assert runs[:, 0].tolist() == [0, 6, 12, 18]
+    assert runs[:, 1].tolist() == [6, 6, 6, 6]
 
 
 @given(st.integers(1, 9), st.integers(1, 16), st.integers(1, 5), st.integers(1, 16))
