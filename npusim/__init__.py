@@ -18,8 +18,9 @@ from npusim._version import __version__
 from npusim.results.views import register_timeline_view
 
 if TYPE_CHECKING:
+    from npusim.config.compiler import CompilerConfig
     from npusim.config.loader import load_system, load_workload
-    from npusim.config.run_spec import RunSpec
+    from npusim.config.run_spec import RunSpec, SimulationConfig
     from npusim.config.system import SystemConfig
     from npusim.errors import NpusimError
     from npusim.results.loading import load_result
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from npusim.workload.workload import transformer
 
 __all__ = [
+    "CompilerConfig",
     "NpusimError",
     "OperatorResult",
     "RunResult",
     "RunSpec",
+    "SimulationConfig",
     "SystemConfig",
     "__version__",
     "load_model",
@@ -47,10 +50,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CompilerConfig": "npusim.config.compiler",
     "NpusimError": "npusim.errors",
     "OperatorResult": "npusim.results.operator",
     "RunResult": "npusim.results.run",
     "RunSpec": "npusim.config.run_spec",
+    "SimulationConfig": "npusim.config.run_spec",
     "SystemConfig": "npusim.config.system",
     "load_model": "npusim.workload.loading",
     "load_result": "npusim.results.loading",

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from npusim.cli import options as given
-from npusim.cli.output import print_json, result_console
+from npusim.cli.output import note, print_json, result_console
+from npusim.errors import NpusimError
 from npusim.paths import named_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
     from npusim.config.system import SystemConfig
     from npusim.workload.model_config import ModelConfig
 
@@ -39,7 +43,7 @@ def systems(name: Name = None, json: given.Json = False) -> None:
         else:
             print(dump_system(system), end="")
         return
-    facts = [_system_facts(load_system(path)) for path in named_files("system").values()]
+    facts = _readable(named_files("system"), lambda path: _system_facts(load_system(path)))
     if not json:
         facts = [{**row, "description": _first_clause(row["description"])} for row in facts]
     _print_list(facts, json)
@@ -81,12 +85,21 @@ def models(name: Name = None, json: given.Json = False) -> None:
         else:
             _print_one(facts)
         return
-    _print_list([_short(model_facts(load_model(path))) for path in _model_paths()], json)
+    rows = _readable(named_files("model"), lambda path: _short(model_facts(load_model(path))))
+    _print_list(rows, json)
 
 
-def _model_paths() -> list[Any]:
-    """Files of all models."""
-    return list(named_files("model").values())
+def _readable(
+    files: Mapping[str, Path], facts_of: Callable[[Path], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Facts of every file that can be read; of each other one a note says why not."""
+    facts = []
+    for name, path in files.items():
+        try:
+            facts.append(facts_of(path))
+        except NpusimError as error:
+            note(f"{name} is not listed: {error}")
+    return facts
 
 
 def model_facts(model: ModelConfig) -> dict[str, Any]:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from npusim.cli import options as given
+from npusim.cli.op import operator_settings
 from npusim.cli.output import print_json
-from npusim.cli.request import RunRequest, build_run_spec
+from npusim.cli.request import RunRequest, blaming_options, build_run_spec
 from npusim.errors import ConfigError, nearest
 
+if TYPE_CHECKING:
+    from npusim.program import Program
+
+ModelOrOperator = Annotated[
+    str,
+    typer.Argument(metavar="MODEL|OP", help="As for `npusim run`; with SHAPE, as for `npusim op`."),
+]
+Shape = Annotated[
+    str | None,
+    typer.Argument(metavar="SHAPE", help="Sizes of an operator joined by x, as for `npusim op`."),
+]
 PhaseName = Annotated[
     str | None,
     typer.Option("--phase", metavar="prefill|decode", help="Default: the first phase that runs."),
@@ -27,7 +39,8 @@ _PHASES = ("prefill", "decode")
 
 def explain_program(
     system: given.System,
-    model: given.Model,
+    model: ModelOrOperator,
+    shape: Shape = None,
     prompt: given.Prompt = None,
     generate: given.Generate = None,
     context: given.Context = None,
@@ -41,13 +54,15 @@ def explain_program(
     limit: Limit = 60,
     json: given.Json = False,
 ) -> None:
-    """Show the program of a phase: engines, kernels, commands and what each one waits for.
+    """Show the program of a phase or operator: engines, kernels, commands, what each waits for.
 
     For example:
 
     npusim explain-program rk3588 qwen2-1.5b --context 512 --quant w8a8 --limit 30
 
     npusim explain-program edge-npu qwen2-1.5b --prompt 128 --kernel layers.0.qkv_proj
+
+    npusim explain-program edge-npu matmul 128x512x512 --quant w4a16
     """
     request = RunRequest(
         system=system,
@@ -61,13 +76,13 @@ def explain_program(
         is_folding=not no_fold,
         overrides=tuple(overrides or ()),
     )
-    spec = build_run_spec(request)
-    name = _phase(phase, spec.workload.prompt_len is not None)
-    # numpy and networkx are slow to load
-    from npusim.program.dump import dump_program
-    from npusim.simulation import compile_run
+    with blaming_options(request):
+        if shape is None:
+            name, program = _run_program(request, phase)
+        else:
+            name, program = "operator", _operator_program(request, shape, phase)
+    from npusim.program.dump import dump_program  # numpy is slow to load
 
-    program = compile_run(spec, name)
     if kernel is not None:
         _check_kernel(kernel, {entry.name for entry in program.kernels})
     lines = dump_program(program, limit=limit, kernel=kernel)
@@ -76,6 +91,42 @@ def explain_program(
         return
     for line in lines:
         print(line)
+
+
+def _run_program(request: RunRequest, phase: str | None) -> tuple[str, Program]:
+    """Phase and program of a run."""
+    spec = build_run_spec(request)
+    name = _phase(phase, spec.workload.prompt_len is not None)
+    from npusim.simulation import compile_run  # numpy and networkx are slow to load
+
+    return name, compile_run(spec, name)
+
+
+def _operator_program(request: RunRequest, shape: str, phase: str | None) -> Program:
+    """Program of one operator."""
+    given_values = {
+        "--prompt": request.prompt_len,
+        "--generate": request.generate_len,
+        "--context": request.context_len,
+        "--kv-dtype": request.kv_dtype,
+        "--phase": phase,
+    }
+    for option, value in given_values.items():
+        if value is not None:
+            raise ConfigError(option, "an operator has no phases and no cache", value)
+    spec = operator_settings(
+        request.system, request.batch or 1, request.quant, None, None, list(request.overrides)
+    )
+    from npusim.simulation import compile_operator  # numpy and networkx are slow to load
+
+    return compile_operator(
+        spec.system,
+        request.model,
+        shape,
+        batch=spec.workload.batch,
+        quant=spec.workload.quant,
+        compiler=spec.compiler,
+    )
 
 
 def _check_kernel(name: str, known: set[str]) -> None:

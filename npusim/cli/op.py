@@ -72,7 +72,7 @@ def op(
 
     npusim op tpu-v6e matmul 1x4096x4096 --ideal-memory --set compiler.max_cores=1
     """
-    spec = _settings(system, batch, quant, fidelity, executor, overrides or [])
+    spec = operator_settings(system, batch, quant, fidelity, executor, overrides or [])
     from npusim.simulation import simulate_operator  # numba is slow to load
 
     result = simulate_operator(
@@ -91,7 +91,7 @@ def op(
         _print(result, f"{operator} {shape} on {spec.system.name}, {spec.workload.quant}")
 
 
-def _settings(
+def operator_settings(
     system: str,
     batch: int,
     quant: str | None,

@@ -24,6 +24,13 @@ def at_least(least: int) -> Callable[[str], int]:
     return parse
 
 
+def folder(text: str) -> Path:
+    """Parser of a folder to write into; an empty text would mean the current one."""
+    if not text.strip():
+        raise typer.BadParameter(f"must name a folder (got {text!r})")
+    return Path(text)
+
+
 System = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="Name from `npusim systems`, or a YAML file.")
 ]
@@ -114,7 +121,10 @@ Seed = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="DIR", help="Write result.json, Parquet tables and timeline.html there."
+        "--out",
+        parser=folder,
+        metavar="DIR",
+        help="Write result.json, Parquet tables and timeline.html there.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]

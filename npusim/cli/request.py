@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from npusim.errors import ConfigError, WorkloadError, nearest
+from npusim.errors import ConfigError, NpusimError, WorkloadError, nearest
 from npusim.paths import named_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from enum import StrEnum
 
     from npusim.config.run_spec import RunSpec, SimulationConfig, WorkloadConfig
@@ -87,8 +89,21 @@ def build_run_spec(request: RunRequest) -> RunSpec:
         ),
     )
     spec = apply_overrides(spec, list(request.overrides))
-    _refuse_pruning(spec.workload.kv_prune)
+    with blaming_options(request):
+        _refuse_pruning(spec.workload.kv_prune)
     return spec
+
+
+@contextmanager
+def blaming_options(request: RunRequest) -> Iterator[None]:
+    """Let messages about a value that an option gave name the option."""
+    try:
+        yield
+    except NpusimError as error:
+        option = _OPTIONS.get(error.where)
+        if option is None or getattr(request, error.where) is None:
+            raise
+        raise type(error)(option, error.rule, error.value, error.hint) from None
 
 
 def simulation_config(

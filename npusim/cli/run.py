@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json, result_console
 from npusim.cli.progress import show_progress
-from npusim.cli.request import RunRequest, build_run_spec
+from npusim.cli.request import RunRequest, blaming_options, build_run_spec
 from npusim.results.files import prepare_directory, remove_file
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(
     folder = prepare_directory(out) if out is not None else None
     from npusim.simulation import simulate_run  # numba is slow to load
 
-    with show_progress() as progress:
+    with blaming_options(request), show_progress() as progress:
         result = simulate_run(spec, progress).with_overrides(request.overrides)
     if folder is not None:
         _write(result, folder)

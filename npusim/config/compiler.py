@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from npusim.config.spec import PositiveInt, Spec
 
@@ -85,30 +88,34 @@ class Staging(StrEnum):
     WHOLE = "whole"  # the first product waits for both operands, where they fit
 
 
+#: Python may give a choice by its name, as YAML does
+BY_NAME = Field(strict=False)
+
+
 class CompilerConfig(Spec):
     """Compiler settings; the objective of every search is predicted latency."""
 
-    launch: Launch = Launch.SYSTEM
+    launch: Annotated[Launch, BY_NAME] = Launch.SYSTEM
     """Launch path; `system` takes the host's."""
-    activation_residency: ActivationResidency = ActivationResidency.AUTO
+    activation_residency: Annotated[ActivationResidency, BY_NAME] = ActivationResidency.AUTO
     """Where activations live between operators."""
-    weight_residency: WeightResidency = WeightResidency.COLD
+    weight_residency: Annotated[WeightResidency, BY_NAME] = WeightResidency.COLD
     """Where weights are when a decode step starts."""
-    weight_layout: WeightLayout = WeightLayout.TILED
+    weight_layout: Annotated[WeightLayout, BY_NAME] = WeightLayout.TILED
     """Order of weight bytes in DRAM."""
-    split: SplitPolicy = SplitPolicy.AUTO
+    split: Annotated[SplitPolicy, BY_NAME] = SplitPolicy.AUTO
     """How an operator is split over cores."""
     buffers: PositiveInt = 2
     """Slots per streamed operand; 2 is double buffering."""
-    fusion: Fusion = Fusion.SYSTEM
+    fusion: Annotated[Fusion, BY_NAME] = Fusion.SYSTEM
     """Whether operators are fused; `system` takes the device's."""
     fuse_attention: bool = True
     """Fusion covers scores, softmax and context: one kernel that keeps scores on chip."""
     fuse_activation: bool = True
     """Fusion covers a gated activation in the epilogue of the matmul before it."""
-    gemv: Gemv = Gemv.SYSTEM
+    gemv: Annotated[Gemv, BY_NAME] = Gemv.SYSTEM
     """Unit that computes floating-point products of one row; `system` takes the device's."""
-    staging: Staging = Staging.SYSTEM
+    staging: Annotated[Staging, BY_NAME] = Staging.SYSTEM
     """Whether products wait for whole operands; `system` asks the device."""
     prefetch: bool = True
     """Graph launch: weight loads run ahead across kernels."""

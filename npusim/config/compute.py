@@ -7,12 +7,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from npusim.config.rules import RuleError
 from npusim.config.spec import (
     NonNegativeFraction,
     NonNegativeInt,
     Ordered,
     PositiveInt,
-    RuleError,
     Spec,
     require_any,
     require_power_of_two,

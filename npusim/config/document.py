@@ -144,6 +144,7 @@ def parse_document(text: str, name: str) -> Document:
     from ruamel.yaml import YAML  # slow to import, needed only to load files
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    _check_nesting(text, name)
     try:
         node = YAML(typ="rt", pure=True).compose(text)
     except MarkedYAMLError as error:
@@ -157,6 +158,25 @@ def parse_document(text: str, name: str) -> Document:
     if node is None:
         raise ConfigError(name, "is empty")
     return _Builder(name).document(node)
+
+
+def _check_nesting(text: str, name: str) -> None:
+    """Refuse what a parser would take long to refuse: brackets or dashes many levels deep.
+
+    Counts characters, also those of texts and comments, which have no such runs of them.
+    """
+    depth = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        dashes = len(line) - len(line.lstrip("-? \t"))
+        if line[:dashes].count("- ") + line[:dashes].count("? ") > _MAX_DEPTH:
+            depth = _MAX_DEPTH + 1
+        for character in line:
+            if character in "[{":
+                depth += 1
+            elif character in "]}":
+                depth = max(depth - 1, 0)
+            if depth > _MAX_DEPTH:
+                raise ConfigError(f"{name}:{number}", f"is nested deeper than {_MAX_DEPTH} levels")
 
 
 def _read_text(path: FilePath) -> str:

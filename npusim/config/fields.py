@@ -8,9 +8,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Union, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from npusim.config.spec import Spec
 from npusim.units import Dimension, dimension_of_key
 
 
@@ -36,10 +36,10 @@ class FieldType:
     field: FieldInfo | None = None
 
     @property
-    def model(self) -> type[Spec] | None:
+    def model(self) -> type[BaseModel] | None:
         """Model at this place, if it is one."""
         annotation = self.annotation
-        if isinstance(annotation, type) and issubclass(annotation, Spec):
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             return annotation
         return None
 

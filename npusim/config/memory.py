@@ -7,10 +7,10 @@ from typing import Self
 
 from pydantic import model_validator
 
+from npusim.config.rules import RuleError
 from npusim.config.spec import (
     NonNegativeInt,
     PositiveInt,
-    RuleError,
     ShareFrac,
     Spec,
     require_power_of_two,

@@ -8,8 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from npusim.config.compiler import CompilerConfig
-from npusim.config.spec import NonNegativeInt, PositiveInt, RuleError, Spec
+from npusim.config.compiler import BY_NAME, CompilerConfig
+from npusim.config.rules import RuleError
+from npusim.config.spec import NonNegativeInt, PositiveInt, Spec
 from npusim.config.system import SystemConfig
 
 _QUANT = re.compile(r"w\d{1,2}a\d{1,2}(_g\d{1,5})?")
@@ -80,9 +81,9 @@ class WorkloadConfig(Spec):
 class SimulationConfig(Spec):
     """How to simulate."""
 
-    fidelity: Fidelity = Fidelity.BURST
+    fidelity: Annotated[Fidelity, BY_NAME] = Fidelity.BURST
     """How memory is simulated."""
-    executor: Executor = Executor.AUTO
+    executor: Annotated[Executor, BY_NAME] = Executor.AUTO
     """What runs the program; `auto` takes the fastest one that gives the same spans."""
     fold: bool = True
     """Simulate a repeated layer pattern once; an estimate, named in the result."""

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from fractions import Fraction
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from npusim.config.problems import config_error
+from npusim.config.rules import RuleError
 
 #: largest integer a field takes; sums of a few of them still fit the kernels' int64
 MAX_INT = 2**60
@@ -34,35 +44,6 @@ def _sorted(mapping: dict[_Key, _Value]) -> dict[_Key, _Value]:
 Ordered = AfterValidator(_sorted)
 
 
-class RuleError(ValueError):
-    """A rule between fields that failed, with the key to blame.
-
-    Parameters
-    ----------
-    path : str
-        Dotted path of that key, from the model that checks the rule.
-    rule : str
-        What must hold, as a sentence.
-    value : object, optional
-        Offending value.
-    hint : str, optional
-        Nearest valid name or another fix.
-    """
-
-    def __init__(self, path: str, rule: str, value: object = None, hint: str | None = None) -> None:
-        super().__init__(path, rule, value, hint)
-        self.path = path
-        self.rule = rule
-        self.value = value
-        self.hint = hint
-
-    def __str__(self) -> str:
-        text = f"{self.path}: {self.rule}"
-        if self.value is not None:
-            text += f" (got {self.value!r})"
-        return f"{text}; {self.hint}" if self.hint else text
-
-
 def require_power_of_two(path: str, value: int) -> None:
     """Refuse a size that an address map cannot decode with bit fields."""
     if value & (value - 1):
@@ -81,3 +62,13 @@ class Spec(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True
     )
+
+    def __init__(self, **data: Any) -> None:
+        """Validate; what is wrong is a `ConfigError` with key, rule, value and nearest name."""
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise config_error(error, type(self), data) from None
+
+    # nested models and `model_validate` do not come by here
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]

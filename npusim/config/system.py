@@ -13,13 +13,13 @@ from npusim.config.compute import CoreSpec
 from npusim.config.host import HostSpec
 from npusim.config.interconnect import BusSpec
 from npusim.config.memory import DramSpec, SharedSramSpec
+from npusim.config.rules import RuleError
 from npusim.config.spec import (
     ClockRate,
     Name,
     NonNegativeInt,
     Ordered,
     PositiveInt,
-    RuleError,
     Spec,
 )
 from npusim.errors import nearest

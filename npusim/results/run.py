@@ -61,7 +61,7 @@ class RunResult:
         What ran, not what was asked for.
     overrides : tuple[str, ...]
         ``path=value`` texts applied to the run.
-    hashes : Mapping[str, str]
+    hashes : Mapping[str, str | None]
         Of `HASH_KEYS`: every part of the run's specification and the program.
     system, clock : str
         Name of the system, and of the clock in which cycles are counted.
@@ -87,7 +87,7 @@ class RunResult:
     fidelity: str
     executor: str
     overrides: tuple[str, ...]
-    hashes: Mapping[str, str]
+    hashes: Mapping[str, str | None]
     system: str
     clock: str
     workload: Mapping[str, Any]

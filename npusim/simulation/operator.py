@@ -17,6 +17,7 @@ from npusim.errors import ConfigError
 from npusim.program import Opcode
 from npusim.results.operator import OperatorResult
 from npusim.simulation.approximations import model_approximations
+from npusim.simulation.arguments import settings_of, system_of
 from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import Simulated, simulate_graph
 from npusim.simulation.records import PhaseFacts, phase_record
@@ -24,6 +25,8 @@ from npusim.simulation.run import executor_of
 from npusim.workload.primitives import primitive_graph
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npusim.config.system import SystemConfig
     from npusim.program import Program
     from npusim.simulation.piece import Piece
@@ -31,22 +34,26 @@ if TYPE_CHECKING:
 
 
 def simulate_operator(
-    system: SystemConfig,
+    system: SystemConfig | str,
     op: str,
     shape: str,
     *,
     batch: int = 1,
     quant: str = "w16a16",
     ideal_memory: bool = False,
-    compiler: CompilerConfig | None = None,
-    simulation: SimulationConfig | None = None,
+    compiler: CompilerConfig | Mapping[str, object] | None = None,
+    simulation: SimulationConfig | Mapping[str, object] | None = None,
 ) -> OperatorResult:
     """Simulate one operator alone, launch included.
 
     Parameters
     ----------
+    system : SystemConfig or str
+        A system, its name in ``hwconfigs/`` or a path.
     op, shape : str
         Kind and sizes, see `primitive_graph`.
+    compiler, simulation : optional
+        Settings, as `CompilerConfig` and `SimulationConfig` or as mappings of their keys.
     ideal_memory : bool
         Memory answers at once and operand paths cost nothing: what the units alone need.
 
@@ -55,6 +62,7 @@ def simulate_operator(
     WorkloadError, ConfigError, MappingError
         If the operator or a setting is wrong, or it does not fit.
     """
+    system = system_of(system)
     spec = operator_spec(system, batch, quant, compiler, simulation)
     executor_of(spec.simulation)
     check_capacity(system)
@@ -94,33 +102,34 @@ def simulate_operator(
 
 
 def compile_operator(
-    system: SystemConfig,
+    system: SystemConfig | str,
     op: str,
     shape: str,
     *,
     batch: int = 1,
     quant: str = "w16a16",
-    compiler: CompilerConfig | None = None,
+    compiler: CompilerConfig | Mapping[str, object] | None = None,
 ) -> Program:
     """Program of one operator, as `simulate_operator` runs it."""
     graph = primitive_graph(op, shape, batch, quant)
-    rates = peak_bytes_per_s(system)
-    return compile_graph(graph, system, compiler or CompilerConfig(), rates).program
+    system = system_of(system)
+    settings = settings_of(CompilerConfig, compiler, "compiler")
+    return compile_graph(graph, system, settings, peak_bytes_per_s(system)).program
 
 
 def operator_spec(
     system: SystemConfig,
     batch: int,
     quant: str,
-    compiler: CompilerConfig | None,
-    simulation: SimulationConfig | None,
+    compiler: CompilerConfig | Mapping[str, object] | None,
+    simulation: SimulationConfig | Mapping[str, object] | None,
 ) -> RunSpec:
     """A run specification whose workload carries batch and precision only."""
     return RunSpec(
         system=system,
         workload=WorkloadConfig(model="operator", prompt_len=1, batch=batch, quant=quant),
-        compiler=compiler or CompilerConfig(),
-        simulation=simulation or SimulationConfig(),
+        compiler=settings_of(CompilerConfig, compiler, "compiler"),
+        simulation=settings_of(SimulationConfig, simulation, "simulation"),
     )
 
 

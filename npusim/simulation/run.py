@@ -10,7 +10,6 @@ from npusim._version import __version__
 from npusim.compiler.compile import compile_graph
 from npusim.config.compiler import CompilerConfig
 from npusim.config.hashing import spec_hash
-from npusim.config.loader import load_system
 from npusim.config.run_spec import Executor, Fidelity, RunSpec, SimulationConfig, WorkloadConfig
 from npusim.config.system import SystemConfig
 from npusim.errors import ConfigError
@@ -18,6 +17,7 @@ from npusim.program import Program
 from npusim.results.records import Approximation, PhaseRecord
 from npusim.results.run import RunResult
 from npusim.simulation.approximations import model_approximations
+from npusim.simulation.arguments import check_workload, settings_of, system_of
 from npusim.simulation.closed_form import closed_form_record, closed_form_tally
 from npusim.simulation.decode import estimate_decode
 from npusim.simulation.footprint import check_footprint, footprint_bytes
@@ -28,7 +28,7 @@ from npusim.simulation.tally import weighted_sum
 from npusim.simulation.workloads import workload_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from npusim.simulation.workloads import AnyWorkload
     from npusim.workload.workload import Workload
@@ -72,8 +72,8 @@ def simulate(
     system: SystemConfig | str,
     workload: Workload,
     *,
-    compiler: CompilerConfig | None = None,
-    simulation: SimulationConfig | None = None,
+    compiler: CompilerConfig | Mapping[str, object] | None = None,
+    simulation: SimulationConfig | Mapping[str, object] | None = None,
 ) -> RunResult:
     """Simulate a workload on a system.
 
@@ -84,10 +84,16 @@ def simulate(
     workload : Workload
         From `transformer`.
     compiler, simulation : optional
-        Settings; defaults as documented there.
+        Settings, as `CompilerConfig` and `SimulationConfig` or as mappings of their keys.
+
+    Raises
+    ------
+    NpusimError
+        If an argument is wrong, or the run cannot start.
     """
+    check_workload(workload)
     spec = RunSpec(
-        system=load_system(system) if isinstance(system, str) else system,
+        system=system_of(system),
         workload=WorkloadConfig(
             model=workload.model.name,
             prompt_len=workload.prompt_len,
@@ -98,8 +104,8 @@ def simulate(
             kv_dtype=workload.kv_dtype,
             expert_routing=workload.routing.text,
         ),
-        compiler=compiler or CompilerConfig(),
-        simulation=simulation or SimulationConfig(),
+        compiler=settings_of(CompilerConfig, compiler, "compiler"),
+        simulation=settings_of(SimulationConfig, simulation, "simulation"),
     )
     return _Run(spec, workload, None).run()
 
@@ -318,14 +324,15 @@ class _Run:
         )
         return footprint_bytes(self._workload, self._spec) + activations
 
-    def _hashes(self) -> dict[str, str]:
-        spec = self._spec
+    def _hashes(self) -> dict[str, str | None]:
+        """Of every part; closed forms run no program."""
+        spec, digests = self._spec, self._digests
         return {
             "system": spec_hash(spec.system),
             "workload": spec_hash(spec.workload),
             "compiler": spec_hash(spec.compiler),
             "simulation": spec_hash(spec.simulation),
-            "program": sha256("".join(self._digests).encode()).hexdigest(),
+            "program": sha256("".join(digests).encode()).hexdigest() if digests else None,
         }
 
     def _workload_facts(self) -> dict[str, object]:
