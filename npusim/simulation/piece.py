@@ -12,6 +12,7 @@ from npusim.engine import StallCause
 from npusim.machine.execution import CACHE_TRAFFIC, COUNTERS
 from npusim.program import EdgeKind, EngineKind, Opcode
 from npusim.simulation.tally import Key, Tally
+from npusim.simulation.traffic import memory_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +55,7 @@ class Piece:
         frontier = np.maximum.accumulate(ends)
         frontier[-1] = execution.elapsed_ps
         self.border_ps: Ints = np.concatenate(([0], frontier))
-        self.read_bytes, self.write_bytes = _memory_bytes(program, execution)
+        self.read_bytes, self.write_bytes = memory_bytes(program, execution)
         self._nbytes = self.read_bytes + self.write_bytes
         self._engine_kind = np.array([list(EngineKind).index(e.kind) for e in program.engines])
         self._has_transfer = np.flatnonzero(program.transfer >= 0)
@@ -379,22 +380,6 @@ class Piece:
             wait = min(int(stalls.end_ps[row]), high) - max(int(stalls.start_ps[row]), low)
             counts["barrier", f"after {stage}", "waits"] += 1
             counts["barrier", f"after {stage}", "wait_ps"] += wait
-
-
-def _memory_bytes(program: Program, execution: Execution) -> tuple[Ints, Ints]:
-    """Bytes each transfer read from and wrote to its memory.
-
-    Behind a cache: what it fetched, and what it wrote or made the cache write back.
-    """
-    transfers, traffic = program.transfers, execution.cache_traffic
-    nbytes = transfers.memory_bytes()
-    read = np.where(transfers.is_write, 0, nbytes)
-    written = np.where(transfers.is_write, nbytes, 0)
-    if traffic is not None:
-        behind = np.array([s.cache >= 0 for s in program.spaces], dtype=np.bool_)[transfers.space]
-        read = np.where(behind, traffic[:, CACHE_TRAFFIC.index("dram_read_bytes")], read)
-        written = np.where(behind, traffic[:, CACHE_TRAFFIC.index("dram_write_bytes")], written)
-    return read, written
 
 
 def _time(nbytes: Ints, rate: int) -> Ints:

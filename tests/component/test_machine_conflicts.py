@@ -27,7 +27,7 @@ from npusim.program import (
     Program,
     Region,
 )
-from tests.component.test_machine_support import NS, load, wait_for
+from tests.component.test_machine_support import NS, dma, load, wait_for
 
 PATH = (64, 64)
 PAD = 1
@@ -45,7 +45,7 @@ def spaces(banks=1, ports=1, interleave=64, depth=None):
 def engines(period=NS, path=PATH):
     unit = (EngineKind.MATRIX, EngineKind.CONVERT, EngineKind.VECTOR)
     made = [Engine(kind.value, kind, "npu", 0, period, path_bytes=path) for kind in unit]
-    return [*made, Engine("load", EngineKind.DMA_LOAD, "npu", 0, period, 4, 0, 0, path)]
+    return [*made, dma(period_ps=period, queue_depth=4, path_bytes=path)]
 
 
 MATRIX, CONVERT, VECTOR, LOAD = range(4)

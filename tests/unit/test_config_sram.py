@@ -17,11 +17,15 @@ TIER = "system.devices.npu.shared_sram"
     [
         ("edge-npu", f"{PAD}.interleave_bytes=48 B", "multiple of port_bytes=32"),
         ("edge-npu", f"{PAD}.interleave_bytes=64 KiB", "at most 16384 words"),
-        ("edge-npu", f"{PAD}.queue_depth=3", "queue_depth: must be a power of two"),
-        ("edge-npu", f"{PAD}.queue_depth=128", "queue_depth: must be at most 64"),
+        ("edge-npu", f"{PAD}.queue_depth=3", "queue_depth=3: must be a power of two"),
+        ("edge-npu", f"{PAD}.queue_depth=128", "queue_depth=128: must be at most 64"),
         ("jetson-agx-orin", f"{TIER}.kind=scratchpad", "cache: does not apply to kind=scratchpad"),
         ("jetson-agx-orin", f"{TIER}.cache.ways=7", "multiple of line_bytes x ways = 896"),
-        ("jetson-agx-orin", f"{TIER}.cache.line_bytes=96 B", "line_bytes: must be a power of two"),
+        (
+            "jetson-agx-orin",
+            f"{TIER}.cache.line_bytes=96 B",
+            "line_bytes=96 B: must be a power of two",
+        ),
         ("jetson-agx-orin", f"{TIER}.cache.sector_bytes=256 B", "must have 1 to 62 sectors"),
         (
             "jetson-agx-orin",
