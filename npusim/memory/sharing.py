@@ -1,33 +1,32 @@
-"""`SharingMemory`: whole transfers share bandwidth max-min fairly (fidelity `transfer`).
+"""`SharingMemory`: whole transfers share bandwidth (fidelity `transfer`).
 
 The transfer at the head of each port flows at a rate. Rates come from progressive filling over
-ports (their own limit and outstanding bursts over the unloaded latency), bus directions and
-memories (peak times the measured efficiency of the flow's pattern, limited to the channels it
-touches). A transfer completes the unloaded latency after its last byte; the next one of its port
-starts flowing at once. Rates change only when a flow starts or ends.
+the flows' own limits (port cycles; outstanding bursts over the unloaded latency), bus directions
+(beats) and the channels of the memories (accesses at the measured efficiency of the flow's
+pattern). A transfer completes the unloaded latency after its last byte has flowed; the next one of
+its port starts flowing at once. Rates change only when a flow starts at an idle port or ends.
 
-Left out: order of single bursts (so AXI IDs, priorities and QoS), bank conflicts between flows
-(beyond the direction mix), queues, back-pressure between streams of one port.
-Source: Bertsekas & Gallager, Data Networks, 6.5.2.
+Left out: order of single bursts (so AXI IDs beyond their limit, priorities and QoS), how the banks
+of two given flows meet (their mean is measured), back-pressure between the streams of one port. See docs/modelling/memory.md.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from npusim.errors import SimulationError
+from npusim.memory import flow_layout as F  # noqa: N812 - a namespace of columns
+from npusim.memory import flows
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
-from npusim.memory.efficiency import Efficiency, efficiency, row_class_bytes
-from npusim.memory.filling import fill
-from npusim.memory.layout import (
-    ATTRIBUTION_CATEGORIES,
-)
+from npusim.memory.dram.timing import spacings
+from npusim.memory.flow_classes import FlowClasses, bursts_in_flight
+from npusim.memory.layout import ATTRIBUTION_CATEGORIES
+from npusim.memory.patterns import LONG, channels_touched, demand, interleave, pattern_of
 from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
-from npusim.memory.system import check_links, check_receivers, checked_runs, unloaded_read_ps
+from npusim.memory.system import check_links, checked_runs, unloaded_read_ps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,43 +34,30 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from npusim.memory.patterns import Demand, Pattern, Run
+
 __all__ = ["ATTRIBUTION_CATEGORIES", "SharingMemory"]
 
-CHANNEL_SAMPLES = 256  # rows looked at when counting the channels a transfer touches
+FOREVER = float("inf")
 
 
-@dataclass(slots=True)
-class Flow:
-    """One transfer."""
+class Facts(NamedTuple):
+    """What is counted of a transfer."""
 
-    tid: int
-    port: int
     memory: int
     is_write: bool
-    total_bytes: int
-    row_bytes: int
-    channels_frac: float
+    pattern_class: int
     accesses: int
-    submitted_ps: int
-    left_bytes: float = 0.0
-    port_rate: float = 0.0  # of the slowest port that takes part, bytes per ps
-    rate: float = 0.0  # bytes per ps
-    done_ps: int = 0
-    pattern: Efficiency | None = None
+    total_bytes: int
 
 
 @dataclass(slots=True)
 class Usage:
-    """What a memory has moved, in bytes and in ps of its data buses."""
+    """What a memory has moved, and what of its time has been reported."""
 
-    read_bytes: float = 0.0
-    write_bytes: float = 0.0
-    split_ps: list[float] = field(default_factory=lambda: [0.0] * L.NUM_CATEGORIES)
-    counts: list[int] = field(default_factory=lambda: [0] * 6)
-    seen_ps: NDArray[np.float64] = field(default_factory=lambda: np.zeros(L.NUM_CATEGORIES))
-    reported_ps: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros(L.NUM_CATEGORIES, dtype=np.int64)
-    )
+    counts: list[int]  # accesses, hits, misses, conflicts, read bytes, written bytes
+    seen_ps: NDArray[np.float64]
+    reported_ps: NDArray[np.int64]
 
 
 class SharingMemory:
@@ -85,70 +71,62 @@ class SharingMemory:
     ) -> None:
         check_links(ports, buses, memories)
         self.ports, self.buses, self.memories = tuple(ports), tuple(buses), tuple(memories)
-        self._flows: list[Flow] = []
-        self._queues: list[deque[Flow]] = [deque() for _ in ports]
-        self._usage = [Usage() for _ in memories]
-        self._own_ps = [0.0] * len(ports)
-        self._peaks = [float(m.peak_bytes_per_s) / 1e12 for m in memories]
-        self._bus_rates = [float(b.data_bytes / b.clock_period_ps) for b in buses]
-        self._port_rates = [float(p.bytes_per_cycle / p.clock_period_ps) for p in ports]
-        self._latency_ps = [
-            [self.unloaded_latency_ps(p, m) for m in range(len(memories))]
-            for p in range(len(ports))
+        self._tables = F.make_tables(
+            [port.bus for port in ports],
+            [memory.data_buses for memory in memories],
+            [interleave(memory)[0] for memory in memories],
+        )
+        self._classes = FlowClasses(self.ports, self.buses, self.memories)
+        self._ended = np.zeros(len(ports), dtype=np.int64)
+        self._facts: list[Facts] = []
+        self._done_ps: dict[int, int] = {}
+        self._usage = [
+            Usage([0] * 6, np.zeros(L.NUM_CATEGORIES), np.zeros(L.NUM_CATEGORIES, dtype=np.int64))
+            for _ in memories
         ]
-        self._clock_ps = 0
+        self._own_ps = self._tables.own_ps
+        self._row_ends = [(-1, -1)] * len(ports)  # memory and end of a port's last single row
+        self._clock_ps = self._drained_ps = 0
         self._at_ps = 0.0  # time up to which flows have moved
-        self._drained_ps = 0
+        self._end_ps = FOREVER  # when the first flow ends
+        self._is_stale = False  # rates are to be set anew
         self._pending = 0
 
     def submit(
-        self,
-        now_ps: int,
-        port: int,
-        memory: int,
-        is_write: bool,
-        runs: NDArray[np.int64],
-        receivers: Sequence[int] = (),
+        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
     ) -> int:
-        """Hand a transfer to a port; returns its id (see `MemorySystem.submit`).
-
-        A multicast flows at most at the rate of its slowest receiver; what else a receiver reads
-        meanwhile is left out.
-        """
-        if receivers:
-            check_receivers(self.ports, port, is_write, receivers)
+        """Hand a transfer to a port; returns its id (see `MemorySystem.submit`)."""
         runs = checked_runs(self.ports, self.memories, self._clock_ps, now_ps, port, memory, runs)
-        self._move(float(now_ps))
         self._clock_ps = max(self._clock_ps, int(now_ps))
-        flow = self._describe(int(now_ps), port, memory, is_write, runs)
-        flow.port_rate = min(self._port_rates[p] for p in (port, *receivers))
-        self._flows.append(flow)
-        self._queues[port].append(flow)
+        tid = len(self._facts)
+        self._make_room(tid)
+        self._describe(tid, port, memory, bool(is_write), runs.tolist())
+        tail = self._tables.ports.item(port, F.PI_TAIL)
         self._pending += 1
-        if len(self._queues[port]) == 1:
-            self._share()
-        return flow.tid
+        if tail != F.NONE:
+            self._tables.flows[tail, F.FI_NEXT] = tid
+            self._tables.ports[port, F.PI_TAIL] = tid
+            return tid
+        self._move(float(now_ps))
+        self._tables.ports[port, F.PI_HEAD] = self._tables.ports[port, F.PI_TAIL] = tid
+        self._is_stale = True
+        return tid
 
     def advance(self, horizon_ps: int | None) -> list[tuple[int, int]]:
         """Complete transfers (see `MemorySystem.advance`)."""
         done: list[tuple[int, int]] = []
-        horizon = float("inf") if horizon_ps is None else horizon_ps
+        horizon = FOREVER if horizon_ps is None else horizon_ps
         while True:
-            flows = [queue[0] for queue in self._queues if queue]
-            if not flows:
-                break
-            ends = [self._at_ps + flow.left_bytes / flow.rate for flow in flows]
-            end = min(ends)
-            if end >= horizon or (done and end >= done[0][0]):
-                break
-            self._move(end)
-            self._clock_ps = max(self._clock_ps, int(end))
-            for flow, at in zip(flows, ends, strict=True):
-                if at <= end:
-                    done.append(self._finish(flow, end))
-            self._share()
+            self._set_rates()
+            end_ps = self._end_ps
+            if end_ps >= horizon or (done and end_ps >= done[0][0]):
+                return done
+            count, span_ps = flows.step(self._tables, end_ps - self._at_ps, self._ended)
+            self._at_ps, self._end_ps = end_ps, end_ps + span_ps
+            self._own_ps = self._tables.own_ps
+            self._clock_ps = max(self._clock_ps, int(end_ps))
+            done += [self._finish(tid, end_ps) for tid in self._ended[:count].tolist()]
             done.sort()
-        return done
 
     @property
     def pending(self) -> int:
@@ -178,24 +156,24 @@ class SharingMemory:
 
     def transfer_counters(self, tid: int) -> tuple[int, int, int, int, int]:
         """(accesses, row hits, misses, conflicts, bytes) of a transfer, by measured shares."""
-        flow = self._flows[tid]
-        if flow.pattern is None:
-            return 0, 0, 0, 0, flow.total_bytes if flow.done_ps else 0
-        hits = round(flow.accesses * flow.pattern.hit_frac)
-        misses = min(flow.accesses - hits, round(flow.accesses * flow.pattern.miss_frac))
-        return flow.accesses, hits, misses, flow.accesses - hits - misses, flow.total_bytes
+        facts = self._facts[tid]
+        if tid not in self._done_ps:
+            return 0, 0, 0, 0, 0
+        pattern = self._classes.measured[facts.pattern_class]
+        hits = round(facts.accesses * pattern.hit_frac)
+        misses = min(facts.accesses - hits, round(facts.accesses * pattern.miss_frac))
+        return facts.accesses, hits, misses, facts.accesses - hits - misses, facts.total_bytes
 
     def completion_ps(self, tid: int) -> int | None:
         """When the transfer completed, or None."""
-        return self._flows[tid].done_ps or None
+        return self._done_ps.get(tid)
 
     def attribution(self, now_ps: int, memory: int) -> NDArray[np.int64]:
         """Cumulative ps by category (see `MemorySystem.attribution`), by measured shares."""
-        self._move(float(now_ps))
         usage = self._usage[memory]
-        raw = np.array(usage.split_ps)
+        raw = self._foreseen(float(now_ps))[memory]
         span = self.data_buses(memory) * int(now_ps) - int(usage.reported_ps.sum())
-        fresh = raw - usage.seen_ps
+        fresh = np.maximum(raw - usage.seen_ps, 0.0)
         needed = float(fresh.sum())
         if needed > span:  # measured shares of several flows may overlap: keep their proportion
             fresh *= span / needed
@@ -206,23 +184,22 @@ class SharingMemory:
         return usage.reported_ps.copy()
 
     def own_data_ps(self, port: int) -> int:
-        """Cumulative data-bus time of this port's bytes."""
+        """Data-bus time of this port's bytes up to the latest `attribution` or event."""
         return int(self._own_ps[port])
 
     def memory_counters(self, memory: int) -> dict[str, int]:
-        """Raw counts of the finished transfers of one memory."""
-        counts, spec = self._usage[memory].counts, self.memories[memory]
-        burst = spec.device.burst_bytes if isinstance(spec, DramConfig) else spec.port_bytes
-        accesses, hits, misses, conflicts, read_bytes, write_bytes = counts
+        """Counts of the finished transfers of one memory, rows by measured shares."""
+        spec = self.memories[memory]
+        accesses, hits, misses, conflicts, read_bytes, write_bytes = self._usage[memory].counts
         return {
             "read_bytes": read_bytes,
             "write_bytes": write_bytes,
-            "burst_bytes": accesses * burst,
+            "burst_bytes": accesses * self._classes.units[memory],
             "accesses": accesses,
             "row_hits": hits,
             "row_misses": misses,
             "row_conflicts": conflicts,
-            "refreshes": 0,
+            "refreshes": refreshes(spec, max(self._clock_ps, self._drained_ps)),
             "activates": misses + conflicts,
         }
 
@@ -240,108 +217,126 @@ class SharingMemory:
         bus = self.buses[master.bus]
         return unloaded_read_ps(self.memories[memory], bus, master, size_bytes)
 
-    def _describe(
-        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
-    ) -> Flow:
-        spec = self.memories[memory]
-        rows = int(runs[:, 3].sum())
-        total = int((runs[:, 1] * runs[:, 3]).sum())
-        unit = spec.device.burst_bytes if isinstance(spec, DramConfig) else spec.port_bytes
-        first, last = runs[:, 0] // unit, (runs[:, 0] + runs[:, 1] - 1) // unit
-        flow = Flow(
-            tid=len(self._flows), port=port, memory=memory, is_write=is_write, total_bytes=total,
-            row_bytes=row_class_bytes(total // rows), channels_frac=channels_touched(spec, runs),
-            accesses=int(((last - first + 1) * runs[:, 3]).sum()), submitted_ps=now_ps,
+    def _describe(self, tid: int, port: int, memory: int, is_write: bool, runs: list[Run]) -> None:
+        """Fill the row of a flow."""
+        spec, bus = self.ports[port], self.buses[self.ports[port].bus]
+        asks = demand(spec, bus, self._classes.units[memory], runs)
+        pattern = self._pattern(port, memory, runs, asks)
+        found = self._classes.of(port, memory, is_write, pattern)
+        if found.is_new:
+            self._enter_class(found.number, memory)
+        mask, spread = self._channels(port, memory, is_write, runs, asks)
+        bus_ps, port_ps = float(bus.clock_period_ps), float(spec.clock_period_ps)
+        window = bursts_in_flight(spec) * asks.total_bytes / asks.bursts
+        burst_ps = (asks.beats * bus_ps + asks.port_cycles * port_ps) / asks.bursts
+        cap = min(
+            asks.total_bytes / (asks.port_cycles * port_ps), window / (found.latency_ps + burst_ps)
+        )
+        data_ps = asks.accesses * self._classes.access_ps[memory]
+        total = float(asks.total_bytes)
+        self._tables.flows[tid] = (F.NONE, memory, is_write, found.number, mask)
+        self._tables.amounts[tid] = (
+            total, total, cap, asks.beats * bus_ps / total, data_ps / total, window, spread, 0.0,
+            found.latency_ps,
         )  # fmt: skip
-        flow.left_bytes = float(total)
-        return flow
+        self._facts.append(Facts(memory, is_write, found.number, asks.accesses, asks.total_bytes))
+
+    def _pattern(self, port: int, memory: int, runs: list[Run], asks: Demand) -> Pattern:
+        """Class of the runs; a row that continues the port's last one is part of an endless row."""
+        base, size, stride, count = runs[0]
+        continues = self._row_ends[port] == (memory, base)
+        self._row_ends[port] = (memory, base + size if asks.rows == 1 else -1)
+        if asks.rows == 1 and continues:
+            return LONG
+        if len(runs) > 1 and count == 1:
+            stride = runs[1][0] - base
+        unit = self._classes.units[memory]
+        return pattern_of(asks.total_bytes // asks.rows, stride, asks.rows, unit)
+
+    def _channels(
+        self, port: int, memory: int, is_write: bool, runs: list[Run], asks: Demand
+    ) -> tuple[int, float]:
+        """Mask of the channels a flow loads more than others, and how many times the mean.
+
+        Queues (SRAM: the port's outstanding bursts) take in a part of the transfer and let the
+        port go on elsewhere; that part counts as spread over all channels.
+        """
+        spec = self.memories[memory]
+        count = interleave(spec)[0]
+        if count > F.MAX_CHANNELS:
+            return F.ALL_CHANNELS, 1.0
+        mask = channels_touched(spec, runs)
+        touched = mask.bit_count()
+        if isinstance(spec, DramConfig):
+            depth = spec.write_queue_depth if is_write else spec.read_queue_depth
+            absorbed = touched * depth / asks.accesses
+        else:
+            absorbed = bursts_in_flight(self.ports[port]) / asks.bursts
+        if touched == count or absorbed >= 1.0:
+            return F.ALL_CHANNELS, 1.0
+        signed = mask - (1 << 64) if mask >> 63 else mask
+        return signed, (1.0 - absorbed) * count / touched + absorbed
+
+    def _enter_class(self, number: int, memory: int) -> None:
+        """Put a class just measured into the tables."""
+        classes = self._tables.classes
+        if number == len(classes):
+            classes = np.concatenate([classes, np.zeros_like(classes)])
+            self._tables = self._tables._replace(classes=classes)
+        classes[number] = self._classes.row(number)
+        self._tables.memories[memory, F.MF_LOG_MANY :] = self._classes.memory_row(memory)
+
+    def _make_room(self, tid: int) -> None:
+        """Make the tables large enough for one more flow."""
+        t = self._tables
+        if tid == len(t.flows):
+            self._tables = t._replace(
+                flows=np.concatenate([t.flows, np.zeros_like(t.flows)]),
+                amounts=np.concatenate([t.amounts, np.zeros_like(t.amounts)]),
+            )
+
+    def _set_rates(self) -> None:
+        if self._is_stale:
+            self._end_ps = self._at_ps + flows.start(self._tables)
+            self._is_stale = False
 
     def _move(self, to_ps: float) -> None:
         """Let the flows run at their rates up to `to_ps`."""
-        span = to_ps - self._at_ps
-        if span <= 0:
-            return
-        self._at_ps = to_ps
-        for queue in self._queues:
-            if not queue:
-                continue
-            flow = queue[0]
-            moved = min(flow.left_bytes, flow.rate * span)
-            flow.left_bytes -= moved
-            self._charge(flow, moved)
+        if to_ps > self._at_ps:
+            self._set_rates()
+            flows.move(self._tables, to_ps - self._at_ps)
+            self._at_ps = to_ps
+            self._own_ps = self._tables.own_ps
 
-    def _charge(self, flow: Flow, moved: float) -> None:
-        usage, pattern = self._usage[flow.memory], flow.pattern
-        assert pattern is not None
-        buses = self.data_buses(flow.memory)
-        data_ps = moved / self._peaks[flow.memory] * buses
-        self._own_ps[flow.port] += data_ps
-        usage.split_ps[L.CAT_WRITE if flow.is_write else L.CAT_READ] += data_ps
-        lost_ps = data_ps * (1 / pattern.bandwidth_frac - 1)
-        for i, share in enumerate(pattern.overhead_frac):
-            usage.split_ps[i] += lost_ps * share
+    def _foreseen(self, now_ps: float) -> NDArray[np.float64]:
+        """Time of all memories by category at `now_ps`; the flows do not move."""
+        split_ps, self._own_ps = self._tables.split_ps.copy(), self._tables.own_ps.copy()
+        if now_ps > self._at_ps:
+            self._set_rates()
+            flows.foresee(self._tables, now_ps - self._at_ps, split_ps, self._own_ps)
+        return split_ps
 
-    def _share(self) -> None:
-        """Recompute all rates."""
-        flows = [queue[0] for queue in self._queues if queue]
-        if not flows:
-            return
-        writing = [
-            {flow.is_write for flow in flows if flow.memory == m} for m in range(len(self.memories))
-        ]
-        caps: list[float] = []
-        uses: list[list[tuple[int, float]]] = []
-        num_buses = len(self.buses)
-        for flow in flows:
-            mix = (
-                "mixed" if len(writing[flow.memory]) > 1 else ("write" if flow.is_write else "read")
-            )
-            spec = self.memories[flow.memory]
-            pattern = flow.pattern = efficiency(spec, flow.row_bytes, mix)
-            peak = self._peaks[flow.memory] * pattern.bandwidth_frac
-            port, bus = self.ports[flow.port], self.ports[flow.port].bus
-            window = port.outstanding * min(self.buses[bus].cut_bytes, flow.row_bytes)
-            latency = self._latency_ps[flow.port][flow.memory]
-            caps.append(min(
-                flow.port_rate, peak * flow.channels_frac, window / latency,
-            ))  # fmt: skip
-            uses.append([
-                (2 * bus + flow.is_write, 1 / self._bus_rates[bus]),
-                (2 * num_buses + flow.memory, 1 / peak),
-            ])  # fmt: skip
-        for flow, rate in zip(flows, fill(caps, uses), strict=True):
-            flow.rate = rate
-
-    def _finish(self, flow: Flow, end_ps: float) -> tuple[int, int]:
-        flow.left_bytes = 0.0
-        self._queues[flow.port].popleft()
+    def _finish(self, tid: int, end_ps: float) -> tuple[int, int]:
+        latency_ps = int(self._tables.amounts[tid, F.FF_LATENCY_PS])
+        at = int(np.ceil(end_ps - flows.SAME_TIME_PS)) + latency_ps
+        self._done_ps[tid] = at
         self._pending -= 1
-        spec = self.memories[flow.memory]
-        posted = flow.is_write and isinstance(spec, DramConfig) and spec.posted_writes
-        bus = self.buses[self.ports[flow.port].bus]
-        latency = bus.latency_ps if posted else self._latency_ps[flow.port][flow.memory]
-        flow.done_ps = int(np.ceil(end_ps)) + latency
-        usage = self._usage[flow.memory]
-        counters = self.transfer_counters(flow.tid)
-        for i in range(4):
-            usage.counts[i] += counters[i]
-        usage.counts[5 if flow.is_write else 4] += flow.total_bytes
-        if flow.is_write:
-            self._drained_ps = max(self._drained_ps, flow.done_ps)
-        return flow.done_ps, flow.tid
+        facts = self._facts[tid]
+        counts = self._usage[facts.memory].counts
+        for i, count in enumerate(self.transfer_counters(tid)[:4]):
+            counts[i] += count
+        counts[5 if facts.is_write else 4] += facts.total_bytes
+        if facts.is_write:
+            self._drained_ps = max(self._drained_ps, at)
+        return at, tid
 
 
-def channels_touched(spec: DramConfig | SramConfig, runs: NDArray[np.int64]) -> float:
-    """Share of the channels (banks) that a transfer's first rows touch."""
-    if isinstance(spec, DramConfig):
-        count, block = spec.channels, spec.channel_interleave_bytes
-    else:
-        count, block = spec.banks, spec.interleave_bytes
-    touched: set[int] = set()
-    for base, size, stride, rows in runs[:CHANNEL_SAMPLES].tolist():
-        for i in range(min(rows, CHANNEL_SAMPLES)):
-            first, last = (base + i * stride) // block, (base + i * stride + size - 1) // block
-            touched.update(k % count for k in range(first, min(last, first + count - 1) + 1))
-            if len(touched) == count:
-                return 1.0
-    return len(touched) / count
+def refreshes(spec: DramConfig | SramConfig, elapsed_ps: int) -> int:
+    """Refresh commands of a DRAM: one per rank (or bank in turn) and whole interval passed."""
+    if isinstance(spec, SramConfig) or spec.refresh == "none":
+        return 0
+    spacing = spacings(spec.device)
+    is_per_bank = spec.refresh == "per_bank"
+    interval_ps = spacing["REFIPB" if is_per_bank else "REFI"] * spec.device.cycle_ps
+    each = spec.channels * (1 if is_per_bank else spec.ranks)
+    return each * int(elapsed_ps // interval_ps)
