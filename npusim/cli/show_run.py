@@ -10,11 +10,13 @@ from rich.table import Table
 
 from npusim.report.tables import (
     HEADINGS,
+    bandwidth_facts,
     engine_rows,
     headline,
     memory_rows,
     phase_facts,
     stage_rows,
+    tier_rows,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +47,15 @@ def print_run(result: RunResult, console: Console) -> None:
 
 
 def print_phase(record: PhaseRecord, console: Console) -> None:
-    """Print one phase: facts, stages, engines, memories."""
+    """Print one phase: facts, stages, engines, memories, tiers."""
     for line in phase_facts(record):
         console.print(line, markup=False)
     print_table("stages", stage_rows(record), console)
     print_table("engines", engine_rows(record), console)
     print_table("memories", memory_rows(record), console)
+    print_table("tiers", tier_rows(record), console)
+    for line in bandwidth_facts(record):
+        console.print(line, markup=False)
 
 
 def print_table(name: str, rows: Sequence[Sequence[str]], console: Console) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from npusim.results.derived import (
     achieved_bytes_per_s,
     cycles_of,
+    effective_bandwidth,
     stage_cycles,
+    tier_bytes_per_s,
     utilization_of,
 )
 from npusim.units import format_bytes, format_bytes_per_s, format_hz, format_time_ps
@@ -31,6 +33,10 @@ HEADINGS: dict[str, tuple[tuple[str, bool], ...]] = {
     "memories": (
         *(("memory", False), ("read", True), ("written", True), ("weight", True), ("kv", True)),
         *(("activation", True), ("achieved", True), ("of peak", True), ("row hits", True)),
+    ),
+    "tiers": (
+        *(("tier", False), ("latency", True), ("peak", True), ("read", True)),
+        *(("achieved", True), ("supplied", True)),
     ),
 }
 _TOP_STALLS, _LEAST_FRAC = 4, 0.0005  # what shows as 0.1 % or more
@@ -189,3 +195,34 @@ def _memory_row(memory: MemoryRecord, elapsed_ps: int) -> tuple[str, ...]:
         percent(achieved, memory.peak_bytes_per_s),
         percent(memory.row_hits, memory.accesses),
     )
+
+
+def tier_rows(record: PhaseRecord) -> list[tuple[str, ...]]:
+    """One row per level of the memory hierarchy: what it can, what it did, its share of bytes."""
+    found = effective_bandwidth(record)
+    if found is None:
+        return []
+    return [
+        (
+            tier.tier,
+            format_time_ps(tier.latency_ps),
+            format_bytes_per_s(tier.peak_bytes_per_s),
+            format_bytes(tier.read_bytes),
+            format_bytes_per_s(tier_bytes_per_s(tier, record.elapsed_ps)),
+            percent(tier.supplied_bytes, found.requested_bytes),
+        )
+        for tier in record.tiers
+    ]
+
+
+def bandwidth_facts(record: PhaseRecord) -> list[str]:
+    """Effective bandwidth of a phase beside the blends of its tiers' peak rates."""
+    found = effective_bandwidth(record)
+    if found is None:
+        return []
+    return [
+        f"  effective bandwidth {format_bytes_per_s(found.simulated_bytes_per_s)} simulated, "
+        f"{percent(found.hit_share_frac)} of the bytes from SRAM; blends of the peaks: "
+        f"arithmetic {format_bytes_per_s(found.arithmetic_bytes_per_s)}, "
+        f"harmonic {format_bytes_per_s(found.harmonic_bytes_per_s)}"
+    ]

@@ -7,11 +7,12 @@ and times round up, achieved rates round down.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npusim.results.records import MemoryRecord, PhaseRecord, SramRecord
+    from npusim.results.records import MemoryRecord, PhaseRecord, SramRecord, TierRecord
 
 PS_PER_S = 10**12
 
@@ -65,9 +66,54 @@ def achieved_bytes_per_s(memory: MemoryRecord, elapsed_ps: int) -> int:
     return (memory.read_bytes + memory.write_bytes) * PS_PER_S // elapsed_ps
 
 
+def tier_bytes_per_s(tier: TierRecord, elapsed_ps: int) -> int:
+    """Mean rate of a tier's reads over the phase; rounds down."""
+    return tier.read_bytes * PS_PER_S // elapsed_ps
+
+
 def hit_share_frac(sram: SramRecord) -> float | None:
     """Share of the requested bytes that did not go to DRAM; None when nothing was requested."""
     return sram.hit_bytes / sram.requested_bytes if sram.requested_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveBandwidth:
+    """Rate at which compute engines got the bytes they asked for, beside two closed forms.
+
+    Attributes
+    ----------
+    requested_bytes : int
+        Bytes that compute engines asked for.
+    hit_share_frac : float
+        Share of them that did not come from DRAM.
+    arithmetic_bytes_per_s, harmonic_bytes_per_s : int
+        Peak rates of the tiers weighted by their shares: mean rate, and rate of the mean time.
+    simulated_bytes_per_s : int
+        Bytes asked for over the elapsed time.
+    """
+
+    requested_bytes: int
+    hit_share_frac: float
+    arithmetic_bytes_per_s: int
+    harmonic_bytes_per_s: int
+    simulated_bytes_per_s: int
+
+
+def effective_bandwidth(record: PhaseRecord) -> EffectiveBandwidth | None:
+    """Effective bandwidth of a phase; None if nothing was asked for."""
+    requested = sum(int(tier.supplied_bytes) for tier in record.tiers)
+    if not requested:
+        return None
+    parts = [(int(tier.supplied_bytes), int(tier.peak_bytes_per_s)) for tier in record.tiers]
+    from_dram = sum(t.supplied_bytes for t in record.tiers if t.kind == DRAM_KIND)
+    seconds = sum(Fraction(part, peak) for part, peak in parts)
+    return EffectiveBandwidth(
+        requested_bytes=requested,
+        hit_share_frac=1 - int(from_dram) / requested,
+        arithmetic_bytes_per_s=sum(part * peak for part, peak in parts) // requested,
+        harmonic_bytes_per_s=int(requested / seconds),
+        simulated_bytes_per_s=requested * PS_PER_S // int(record.elapsed_ps),
+    )
 
 
 @dataclass(frozen=True, slots=True)

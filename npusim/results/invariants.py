@@ -45,6 +45,7 @@ def check_phase(record: PhaseRecord, is_memory_ideal: bool = False) -> None:
         _check_memory(memory, where)
         if not is_memory_ideal:
             _check_rate(memory, record.elapsed_ps, where)
+    _check_tiers(record, where)
     if is_memory_ideal:
         _check_no_memory_stalls(record, where)
     for sram in record.sram:
@@ -110,6 +111,17 @@ def _check_memory(memory: MemoryRecord, where: str) -> None:
     if memory.kind == DRAM_KIND:
         rows = memory.row_hits + memory.row_misses + memory.row_conflicts
         _equal(rows, memory.accesses, place, "row hits + misses + conflicts", "accesses")
+
+
+def _check_tiers(record: PhaseRecord, where: str) -> None:
+    """DRAM supplies no more than was read from it, and no tier is faster than its peak."""
+    read = sum(m.read_bytes for m in record.memories if m.kind == DRAM_KIND)
+    for tier in record.tiers:
+        place = f"{where}, tier {tier.tier}"
+        _at_most(0, tier.supplied_bytes, place, "zero", "supplied_bytes")
+        _at_most(tier.supplied_bytes, tier.read_bytes, place, "supplied_bytes", "read_bytes")
+        if tier.kind == DRAM_KIND:
+            _equal(tier.read_bytes, read, place, "bytes read", "DRAM reads")
 
 
 def _check_rate(memory: MemoryRecord, elapsed_ps: int, where: str) -> None:

@@ -23,6 +23,7 @@ from npusim.results.records import (
     SpanTable,
     SramRecord,
     StageRecord,
+    TierRecord,
 )
 from npusim.results.run import SCHEMA_VERSION, RunResult
 from npusim.results.saving import NAMES_KEY, RESULT_FILE, SPEC_FILE, TABLES
@@ -121,6 +122,7 @@ def _phase(name: str, raw: Mapping[str, Any], tables: Mapping[str, pa.Table]) ->
         approximations=_build(Approximation, rows["approximations"]),
         spans=_spans(name, tables["spans"]),
         bandwidth=bandwidth_from_rows(rows["bandwidth"]),
+        tiers=_build(TierRecord, rows["tiers"]),
         log=tuple(row["line"] for row in rows["log"]),
     )
 

@@ -106,6 +106,22 @@ class SramRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TierRecord:
+    """One level of the memory hierarchy, all cores together.
+
+    `supplied_bytes` is the part of the bytes compute engines asked for that came from this tier
+    and no nearer one; the tiers' parts sum to all of them. `read_bytes` is what was read there.
+    """
+
+    tier: str
+    kind: str  # "scratchpad" | "shared_sram" | "dram"
+    latency_ps: int  # of one unloaded read
+    peak_bytes_per_s: int
+    read_bytes: int
+    supplied_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BarrierRecord:
     """One barrier register bit: engines that waited and for how long."""
 
@@ -180,3 +196,4 @@ class PhaseRecord:
         tuple[str, int, NDArray[np.int64]], ...
     ] = ()  # (memory, bin_ps, bytes per bin)
     log: tuple[str, ...] = field(default=())
+    tiers: tuple[TierRecord, ...] = ()  # nearest first; empty if nothing was read from memory

@@ -16,6 +16,7 @@ from npusim.results.tables import (
     approximation_table,
     barrier_table,
     conflict_table,
+    effective_bandwidth_table,
     engine_table,
     log_table,
     memory_table,
@@ -24,6 +25,7 @@ from npusim.results.tables import (
     sram_table,
     stage_table,
     stall_table,
+    tier_table,
 )
 from npusim.results.views import timeline_view
 from npusim.units import format_time_ps
@@ -161,6 +163,16 @@ class RunResult:
     def sram_conflicts(self) -> Table:
         """One row per phase, scratchpad and pair of engines: time lost to bank conflicts."""
         return conflict_table(self.phases)
+
+    @property
+    def tiers(self) -> Table:
+        """One row per phase and level of the memory hierarchy: latency, rates, bytes supplied."""
+        return tier_table(self.phases)
+
+    @property
+    def effective_bandwidth(self) -> Table:
+        """One row per phase: hit share, blends of the tiers' rates, and the simulated rate."""
+        return effective_bandwidth_table(self.phases)
 
     @property
     def barriers(self) -> Table:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 RESULT_FILE = "result.json"
 SPEC_FILE = "run_spec.json"
 TABLES = (
-    *("stages", "operators", "engines", "stalls", "memories", "sram", "barriers"),
-    "sram_conflicts",
+    *("stages", "operators", "engines", "stalls", "memories", "sram", "tiers"),
+    *("barriers", "sram_conflicts"),
     *("approximations", "spans", "bandwidth", "log"),
 )
 #: Parquet metadata: order of span names per phase

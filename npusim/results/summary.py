@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from npusim.results.derived import (
     achieved_bytes_per_s,
     cycles_of,
+    effective_bandwidth,
     hit_share_frac,
     stage_cycles,
+    tier_bytes_per_s,
     utilization_of,
 )
 from npusim.results.invariants import ROLES
@@ -51,6 +53,7 @@ def phase_summary(record: PhaseRecord) -> dict[str, Any]:
         "engines": [_engine(engine) for engine in record.engines],
         "memories": [_memory(memory, record.elapsed_ps) for memory in record.memories],
         "sram": [_sram(sram) for sram in record.sram],
+        "effective_bandwidth": _effective_bandwidth(record),
         "barriers": [_barrier(barrier) for barrier in record.barriers],
         "energy_j": None,
         "approximations": [_approximation(item) for item in record.approximations],
@@ -124,6 +127,33 @@ def _sram(sram: SramRecord) -> dict[str, Any]:
         **{name: int(getattr(sram, name)) for name in CACHE_COUNTS},
         "peak_occupancy_bytes": int(sram.peak_occupancy_bytes),
         "capacity_bytes": int(sram.capacity_bytes),
+    }
+
+
+def _effective_bandwidth(record: PhaseRecord) -> dict[str, Any] | None:
+    """Tiers, nearest first, and the rates of all of them together."""
+    found = effective_bandwidth(record)
+    if found is None:
+        return None
+    return {
+        "tiers": [
+            {
+                "tier": tier.tier,
+                "kind": tier.kind,
+                "latency_ps": int(tier.latency_ps),
+                "peak_bytes_per_s": int(tier.peak_bytes_per_s),
+                "read_bytes": int(tier.read_bytes),
+                "achieved_bytes_per_s": int(tier_bytes_per_s(tier, record.elapsed_ps)),
+                "supplied_bytes": int(tier.supplied_bytes),
+                "share_frac": int(tier.supplied_bytes) / found.requested_bytes,
+            }
+            for tier in record.tiers
+        ],
+        "requested_bytes": found.requested_bytes,
+        "hit_share_frac": found.hit_share_frac,
+        "arithmetic_bytes_per_s": found.arithmetic_bytes_per_s,
+        "harmonic_bytes_per_s": found.harmonic_bytes_per_s,
+        "simulated_bytes_per_s": found.simulated_bytes_per_s,
     }
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from npusim.results.derived import (
     achieved_bytes_per_s,
     cycles_of,
+    effective_bandwidth,
     hit_share_frac,
     stage_cycles,
+    tier_bytes_per_s,
     utilization_of,
 )
 from npusim.results.invariants import ROLES
@@ -195,6 +197,39 @@ def conflict_table(phases: Phases) -> Table:
         for pair in s.conflicts
     )
     return _table("sram_conflicts", ("phase", "name", "engine", "by", "lost_ps"), rows)
+
+
+def tier_table(phases: Phases) -> Table:
+    """One row per phase and level of the memory hierarchy, nearest first."""
+    header = (
+        *("phase", "tier", "kind", "latency_ps", "peak_bytes_per_s", "read_bytes"),
+        *("achieved_bytes_per_s", "supplied_bytes"),
+    )
+    rows = (
+        (
+            *(phase, t.tier, t.kind, t.latency_ps, t.peak_bytes_per_s, t.read_bytes),
+            *(tier_bytes_per_s(t, r.elapsed_ps), t.supplied_bytes),
+        )
+        for phase, r in phases.items()
+        for t in r.tiers
+    )
+    return _table("tiers", header, rows)
+
+
+def effective_bandwidth_table(phases: Phases) -> Table:
+    """One row per phase that read from memory: simulated rate beside both blends."""
+    header = (
+        *("phase", "requested_bytes", "hit_share_frac", "arithmetic_bytes_per_s"),
+        *("harmonic_bytes_per_s", "simulated_bytes_per_s"),
+    )
+    rows = []
+    for phase, r in phases.items():
+        found = effective_bandwidth(r)
+        if found is not None:
+            shares = (phase, found.requested_bytes, found.hit_share_frac)
+            blends = (found.arithmetic_bytes_per_s, found.harmonic_bytes_per_s)
+            rows.append((*shares, *blends, found.simulated_bytes_per_s))
+    return _table("effective_bandwidth", header, rows)
 
 
 def log_table(phases: Phases) -> Table:

@@ -96,6 +96,17 @@ def _with_cache(memory: MemorySystem | SharingMemory, target: Target) -> MemoryK
     )
 
 
+def memory_configs(
+    system: SystemConfig, target: Target
+) -> list[tuple[DramConfig | SramConfig, BusConfig]]:
+    """The memories a device reaches, each with its bus: its DRAM, then a shared SRAM."""
+    buses = _buses(system, target)
+    found = {memory.name: memory for memory in _memories(system, target)}
+    reached = [found[target.dram_name]]
+    reached += [memory for memory in found.values() if isinstance(memory, SramConfig)]
+    return list(zip(reached, buses, strict=True))
+
+
 def _dram_peak(spec: DramSpec) -> int:
     device = load_dram_device(spec.standard)
     return int(device.channel_peak_bytes_per_s * spec.channels)

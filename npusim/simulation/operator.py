@@ -89,6 +89,7 @@ def simulate_operator(
         bound_ps=bound_ps,
         footprint_bytes=compiled.footprint_bytes,
         approximations=model_approximations(spec, compiled, graph),
+        is_memory_ideal=ideal_memory,
     )
     record = phase_record(facts, tally, Simulated(tally, piece, compiled, graph, bound_ps), spec)
     return OperatorResult(

@@ -17,6 +17,7 @@ from npusim.results.records import (
 from npusim.simulation.memories import memory_peaks
 from npusim.simulation.spans import bandwidth_series, span_table
 from npusim.simulation.tally import Tally
+from npusim.simulation.tiers import tier_records
 
 if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
@@ -40,6 +41,7 @@ class PhaseFacts:
     bound_ps: int
     footprint_bytes: int
     approximations: tuple[Approximation, ...]
+    is_memory_ideal: bool = False
 
 
 def phase_record(
@@ -70,6 +72,7 @@ def phase_record(
         kernels_per_layer=_kernels_per_layer(piece),
         spans=span_table(piece, spec.simulation.max_spans),
         bandwidth=bandwidth_series(piece),
+        tiers=() if facts.is_memory_ideal else tier_records(piece, tally, spec),
         log=simulated.compiled.program.log,
     )
 
