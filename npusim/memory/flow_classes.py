@@ -69,8 +69,9 @@ class FlowClasses:
     def _look_up(self, port: int, memory: int, is_write: bool, pattern: Pattern) -> Found:
         spec, owner = self._memories[memory], self._ports[port]
         bus = self._buses[owner.bus]
-        is_posted = is_write and isinstance(spec, DramConfig) and spec.posted_writes
-        latency_ps = posted_ps(spec, bus, owner) if is_posted else unloaded_read_ps(spec, bus, owner)
+        latency_ps = unloaded_read_ps(spec, bus, owner)
+        if is_write and isinstance(spec, DramConfig) and spec.posted_writes:
+            latency_ps = posted_ps(spec, bus, owner)
         key = (owner.bus, bursts_in_flight(owner), memory, is_write, pattern)
         number = self._numbers.get(key)
         if number is not None:

@@ -7,7 +7,8 @@ pattern). A transfer completes the unloaded latency after its last byte has flow
 its port starts flowing at once. Rates change only when a flow starts at an idle port or ends.
 
 Left out: order of single bursts (so AXI IDs beyond their limit, priorities and QoS), how the banks
-of two given flows meet (their mean is measured), back-pressure between the streams of one port. See docs/modelling/memory.md.
+of two given flows meet (their mean is measured), back-pressure between the streams of one port.
+See docs/modelling/memory.md.
 """
 
 from __future__ import annotations

@@ -98,13 +98,14 @@ def _with_cache(memory: MemorySystem | SharingMemory, target: Target) -> MemoryK
 
 def memory_configs(
     system: SystemConfig, target: Target
-) -> list[tuple[DramConfig | SramConfig, BusConfig]]:
-    """The memories a device reaches, each with its bus: its DRAM, then a shared SRAM."""
-    buses = _buses(system, target)
+) -> list[tuple[DramConfig | SramConfig, BusConfig, PortConfig]]:
+    """The memories a device reaches with bus and first port: its DRAM, then a shared SRAM."""
+    buses, ports = _buses(system, target), _ports(target)
+    first = [next(port for port in ports if port.bus == i) for i in range(len(buses))]
     found = {memory.name: memory for memory in _memories(system, target)}
     reached = [found[target.dram_name]]
     reached += [memory for memory in found.values() if isinstance(memory, SramConfig)]
-    return list(zip(reached, buses, strict=True))
+    return list(zip(reached, buses, first, strict=True))
 
 
 def _dram_peak(spec: DramSpec) -> int:

@@ -12,22 +12,25 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from npusim.compiler.target import Target
+from npusim.memory.specs import DramConfig
 from npusim.results.records import TierRecord
 from npusim.simulation.memories import memory_configs, peak_bytes_per_s
 
 if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
-    from npusim.memory.specs import BusConfig, DramConfig, SramConfig
+    from npusim.memory.specs import SramConfig
     from npusim.simulation.piece import Piece
     from npusim.simulation.tally import Tally
 
 
 def tier_records(piece: Piece, tally: Tally, spec: RunSpec) -> tuple[TierRecord, ...]:
     """Tiers of a phase, nearest first."""
+    from npusim.memory.system import unloaded_read_ps  # loads numba
+
     target = Target(spec.system, peak_bytes_per_s(spec.system), spec.compiler.max_cores)
     outer = [
-        (memory, bus, tally["memory", memory.name, "read_bytes"])
-        for memory, bus in reversed(memory_configs(spec.system, target))
+        (unloaded_read_ps(memory, bus, port), memory, tally["memory", memory.name, "read_bytes"])
+        for memory, bus, port in reversed(memory_configs(spec.system, target))
     ]
     loaded = sum(read for _, _, read in outer)
     read = sum(
@@ -38,7 +41,7 @@ def tier_records(piece: Piece, tally: Tally, spec: RunSpec) -> tuple[TierRecord,
     requested = max(read, loaded)
     return (
         _scratchpads(target, requested, requested - loaded),
-        *(_outer(memory, bus, nbytes) for memory, bus, nbytes in outer),
+        *(_outer(memory, latency_ps, nbytes) for latency_ps, memory, nbytes in outer),
     )
 
 
@@ -56,15 +59,12 @@ def _scratchpads(target: Target, read_bytes: int, supplied_bytes: int) -> TierRe
     )
 
 
-def _outer(memory: DramConfig | SramConfig, bus: BusConfig, nbytes: int) -> TierRecord:
+def _outer(memory: DramConfig | SramConfig, latency_ps: int, nbytes: int) -> TierRecord:
     """A memory behind a bus."""
-    from npusim.memory.specs import DramConfig
-    from npusim.memory.system import unloaded_read_ps  # loads numba
-
     return TierRecord(
         tier=memory.name,
         kind="dram" if isinstance(memory, DramConfig) else "shared_sram",
-        latency_ps=unloaded_read_ps(memory, bus),
+        latency_ps=latency_ps,
         peak_bytes_per_s=int(memory.peak_bytes_per_s),
         read_bytes=nbytes,
         supplied_bytes=nbytes,
