@@ -27,7 +27,7 @@ from npusim.memory.flow_classes import FlowClasses, bursts_in_flight
 from npusim.memory.layout import ATTRIBUTION_CATEGORIES
 from npusim.memory.patterns import LONG, channels_touched, demand, interleave, pattern_of
 from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
-from npusim.memory.system import check_links, checked_runs, unloaded_read_ps
+from npusim.memory.system import check_links, check_receivers, checked_runs, unloaded_read_ps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,14 +94,27 @@ class SharingMemory:
         self._pending = 0
 
     def submit(
-        self, now_ps: int, port: int, memory: int, is_write: bool, runs: NDArray[np.int64]
+        self,
+        now_ps: int,
+        port: int,
+        memory: int,
+        is_write: bool,
+        runs: NDArray[np.int64],
+        receivers: Sequence[int] = (),
     ) -> int:
-        """Hand a transfer to a port; returns its id (see `MemorySystem.submit`)."""
+        """Hand a transfer to a port; returns its id (see `MemorySystem.submit`).
+
+        A multicast flows at most at the rate of its slowest receiver; what else a receiver reads
+        meanwhile is left out.
+        """
+        if receivers:
+            check_receivers(self.ports, port, is_write, receivers)
         runs = checked_runs(self.ports, self.memories, self._clock_ps, now_ps, port, memory, runs)
         self._clock_ps = max(self._clock_ps, int(now_ps))
         tid = len(self._facts)
         self._make_room(tid)
-        self._describe(tid, port, memory, bool(is_write), runs.tolist())
+        slowest = min((self.ports[p] for p in (port, *receivers)), key=port_rate)
+        self._describe(tid, port, memory, bool(is_write), runs.tolist(), slowest)
         tail = self._tables.ports.item(port, F.PI_TAIL)
         self._pending += 1
         if tail != F.NONE:
@@ -218,9 +231,17 @@ class SharingMemory:
         bus = self.buses[master.bus]
         return unloaded_read_ps(self.memories[memory], bus, master, size_bytes)
 
-    def _describe(self, tid: int, port: int, memory: int, is_write: bool, runs: list[Run]) -> None:
-        """Fill the row of a flow."""
-        spec, bus = self.ports[port], self.buses[self.ports[port].bus]
+    def _describe(
+        self,
+        tid: int,
+        port: int,
+        memory: int,
+        is_write: bool,
+        runs: list[Run],
+        slowest: PortConfig,
+    ) -> None:
+        """Fill the row of a flow, whose bytes the port `slowest` takes or gives."""
+        spec, bus = slowest, self.buses[self.ports[port].bus]
         asks = demand(spec, bus, self._classes.units[memory], runs)
         pattern = self._pattern(port, memory, runs, asks)
         found = self._classes.of(port, memory, is_write, pattern)
@@ -228,7 +249,7 @@ class SharingMemory:
             self._enter_class(found.number, memory)
         mask, spread = self._channels(port, memory, is_write, runs, asks)
         bus_ps, port_ps = float(bus.clock_period_ps), float(spec.clock_period_ps)
-        window = bursts_in_flight(spec) * asks.total_bytes / asks.bursts
+        window = bursts_in_flight(self.ports[port]) * asks.total_bytes / asks.bursts
         burst_ps = (asks.beats * bus_ps + asks.port_cycles * port_ps) / asks.bursts
         cap = min(
             asks.total_bytes / (asks.port_cycles * port_ps), window / (found.latency_ps + burst_ps)
@@ -330,6 +351,11 @@ class SharingMemory:
         if facts.is_write:
             self._drained_ps = max(self._drained_ps, at)
         return at, tid
+
+
+def port_rate(port: PortConfig) -> Fraction:
+    """Bytes per ps a port moves in one direction."""
+    return port.bytes_per_cycle / port.clock_period_ps
 
 
 def refreshes(spec: DramConfig | SramConfig, elapsed_ps: int) -> int:
