@@ -70,7 +70,8 @@ def model_approximations(
                 "transfer_fidelity",
                 "memory",
                 None,
-                "bandwidth shared max-min fairly at a measured pattern efficiency, no bursts",
+                "transfers share bandwidth at measured efficiencies, no bursts; row hits, misses "
+                "and conflicts by measured shares, refreshes by the elapsed time",
             )
         )
     return tuple(notes)

@@ -2,8 +2,8 @@
 
 The bytes asked for are those that matrix, vector and convert engines read from their scratchpads,
 or what DMA engines brought in where that is more (padding, tiles that are not read whole). DRAM
-supplied what was read from it; the shared SRAM what was read from it; the scratchpads the rest,
-bytes read again while they lay there.
+supplied what was read from it; the shared SRAM what was read from it (a cache: what hit); the
+scratchpads the rest, bytes read again while they lay there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tier_records(piece: Piece, tally: Tally, spec: RunSpec) -> tuple[TierRecord,
 
     target = Target(spec.system, peak_bytes_per_s(spec.system), spec.compiler.max_cores)
     outer = [
-        (unloaded_read_ps(memory, bus, port), memory, tally["memory", memory.name, "read_bytes"])
+        (unloaded_read_ps(memory, bus, port), memory, _read_bytes(tally, memory.name))
         for memory, bus, port in reversed(memory_configs(spec.system, target))
     ]
     loaded = sum(read for _, _, read in outer)
@@ -43,6 +43,11 @@ def tier_records(piece: Piece, tally: Tally, spec: RunSpec) -> tuple[TierRecord,
         _scratchpads(target, requested, requested - loaded),
         *(_outer(memory, latency_ps, nbytes) for latency_ps, memory, nbytes in outer),
     )
+
+
+def _read_bytes(tally: Tally, name: str) -> int:
+    """Bytes read from a memory; a cache in front of the DRAM counts its hits instead."""
+    return tally["memory", name, "read_bytes"] + tally["sram", name, "hit_bytes"]
 
 
 def _scratchpads(target: Target, read_bytes: int, supplied_bytes: int) -> TierRecord:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npusim.analytic.golden_formula import PUBLISHED_BETA, fitted_latency_s, golden_latency_s
+from npusim.analytic.golden_formula import (
+    PUBLISHED_BETA,
+    blended_bandwidth,
+    fitted_latency_s,
+    golden_latency_s,
+)
 from npusim.errors import ConfigError
 
 
@@ -45,3 +50,24 @@ def test_values_out_of_range_are_refused(arguments, message):
     with pytest.raises(ConfigError) as error:
         golden_latency_s(*arguments)
     assert message in str(error.value)
+
+
+def test_the_published_blend_of_tiers_is_the_formula_not_the_printed_figure():
+    # 768 x 0.82 + 176 x 0.18 = 629.76 + 31.68; the article prints 682.9
+    assert blended_bandwidth(768, 176, 0.82) == pytest.approx(661.44)
+    # 1 / (0.82 / 768 + 0.18 / 176) = 1 / (0.001067708 + 0.001022727)
+    assert blended_bandwidth(768, 176, 0.82, "harmonic") == pytest.approx(478.369, abs=1e-3)
+
+
+@pytest.mark.parametrize("mean", ["arithmetic", "harmonic"])
+def test_a_blend_lies_between_its_tiers(mean):
+    assert blended_bandwidth(768, 176, 0.0, mean) == pytest.approx(176)
+    assert blended_bandwidth(768, 176, 1.0, mean) == pytest.approx(768)
+    assert 176 < blended_bandwidth(768, 176, 0.3, mean) < 768
+
+
+def test_a_blend_refuses_shares_and_means_that_do_not_exist():
+    with pytest.raises(ConfigError, match=r"hit_frac: must lie in 0\.\.1"):
+        blended_bandwidth(768, 176, 1.2)
+    with pytest.raises(ConfigError, match="mean: must be one of"):
+        blended_bandwidth(768, 176, 0.5, "geometric")
