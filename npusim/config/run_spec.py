@@ -93,6 +93,8 @@ class SimulationConfig(Spec):
     """Most repeat units averaged when folding, whether or not the tolerance is met by then."""
     decode_tolerance_frac: Annotated[float, Field(gt=0.0, lt=1.0)] = 5e-3
     """Largest relative error at context lengths between the simulated ones."""
+    jumps: bool = True
+    """Let the memory kernel repeat stretches of a stream it has stepped before; same result."""
     seed: NonNegativeInt = 0
     """Seed of every random choice."""
     max_spans: NonNegativeInt = 200_000

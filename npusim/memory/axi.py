@@ -13,7 +13,7 @@ from __future__ import annotations
 from npusim.memory.clocking import edge_ps, get_time, next_cycle, set_time
 from npusim.memory.crossing import bus_to_memory_ps, port_to_bus_ps
 from npusim.memory.identifiers import return_credit, take_id
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
 from npusim.memory.layout import (
     ARBITER_FIXED,
     ARBITER_QOS,
@@ -105,7 +105,7 @@ from npusim.memory.multicast import received_ps
 from npusim.memory.transfer import cut_burst
 
 
-@njit
+@inlined
 def credit_ps(s: Words, at: int, now_ps: int) -> int:
     """When a stream or ID (words from `at`) has a credit: 0 if now, NEVER if none is on its way."""
     ring, limit = s[at + CR_RELEASES], s[at + CR_LIMIT]
@@ -121,7 +121,7 @@ def credit_ps(s: Words, at: int, now_ps: int) -> int:
     return NEVER
 
 
-@njit
+@inlined
 def eligible_ps(s: Words, port: int, write: int, now_ps: int) -> int:
     """When the port's next burst may be granted in this direction."""
     if s[port + PT_VALID] == 0 or s[port + PT_WRITE] != write:
@@ -237,7 +237,7 @@ def grant(s: Words, transfers: Words, runs: Words, bus: int, write: int, now_ps:
         offer(s, port, now_ps)
 
 
-@njit
+@inlined
 def send(s: Words, stream: int, burst: int, arrive_ps: int) -> None:
     """Put a granted burst on its way; a stream's bursts reach the memory side in order."""
     s[burst + AX_ARRIVE] = arrive_ps
@@ -259,12 +259,13 @@ def release(
     s[stream + ST_LAST_RELEASE] = done_ps
     s[burst + AX_NEXT] = s[stream + ST_FREE_BURST]
     s[stream + ST_FREE_BURST] = burst
+    tid = s[burst + AX_TID]
+    s[burst + AX_TID] = NONE
     port = s[stream + ST_PORT]
     back_ps = port_to_bus_ps(s, port, done_ps)
     return_credit(s, stream + ST_CREDITS, back_ps)
     if s[burst + AX_ID] != NONE and s[s[burst + AX_ID] + ID_LIMIT]:
         return_credit(s, s[burst + AX_ID] + ID_CREDITS, back_ps)
-    tid = s[burst + AX_TID]
     transfers[tid * TRANSFER_WORDS + TR_RETURNED] += s[burst + AX_END] - s[burst + AX_ADDR]
     transfers[tid * TRANSFER_WORDS + TR_LEFT] -= 1
     if (
@@ -281,7 +282,7 @@ def release(
         offer(s, port, now_ps)
 
 
-@njit
+@inlined
 def comes_before(s: Words, a: int, b: int) -> bool:
     """Order of completed bursts on the way back: time, port, burst number."""
     if s[a + AX_LAST] != s[b + AX_LAST]:
@@ -324,7 +325,7 @@ def push_return(s: Words, burst: int) -> None:
     set_time(s, s[bus + BS_ID], s[s[heap] + AX_LAST])
 
 
-@njit
+@inlined
 def pop_return(s: Words, bus: int) -> int:
     """Take the first completed burst off the heap."""
     heap, n = s[bus + BS_HEAP], s[bus + BS_HEAP_N] - 1

@@ -7,7 +7,7 @@ beforehand, so a division is a multiplication by a stored reciprocal, exact for 
 
 from __future__ import annotations
 
-from npusim.memory.jit import njit, upper_half
+from npusim.memory.jit import inlined, upper_half
 from npusim.memory.layout import (
     CLOCK_BY_DEN,
     CLOCK_BY_NUM,
@@ -32,34 +32,34 @@ def reciprocal(divisor: int) -> tuple[int, int]:
     return multiplier - (1 << 64 if multiplier >> 63 else 0), shift
 
 
-@njit
+@inlined
 def divide(n: int, multiplier: int, shift: int) -> int:
     """Floor of `n`, in 0 .. 2^62, over the divisor of a `reciprocal`."""
     return upper_half(n << 1, multiplier) >> shift
 
 
-@njit
+@inlined
 def edge_ps(s: Words, clock: int, cycle: int) -> int:
     """Time of clock edge `cycle`."""
     exact = cycle * s[clock + CLOCK_NUM]
     return divide(exact, s[clock + CLOCK_BY_DEN], s[clock + CLOCK_BY_DEN + 1])
 
 
-@njit
+@inlined
 def edge_ceil_ps(s: Words, clock: int, cycle: int) -> int:
     """First whole picosecond at or after the exact time of clock edge `cycle`."""
     exact = cycle * s[clock + CLOCK_NUM] + s[clock + CLOCK_DEN] - 1
     return divide(exact, s[clock + CLOCK_BY_DEN], s[clock + CLOCK_BY_DEN + 1])
 
 
-@njit
+@inlined
 def next_cycle(s: Words, clock: int, now_ps: int) -> int:
     """First clock edge at or after `now_ps`."""
     exact = now_ps * s[clock + CLOCK_DEN] + s[clock + CLOCK_NUM] - 1
     return divide(exact, s[clock + CLOCK_BY_NUM], s[clock + CLOCK_BY_NUM + 1])
 
 
-@njit
+@inlined
 def set_time(s: Words, entity: int, time_ps: int) -> None:
     """Change the next event time of `entity`; ties are won by the lower entity number.
 
@@ -78,13 +78,13 @@ def set_time(s: Words, entity: int, time_ps: int) -> None:
         s[tree + 2 * i], s[tree + 2 * i + 1] = time_ps, entity
 
 
-@njit
+@inlined
 def get_time(s: Words, entity: int) -> int:
     """Next event time of `entity`."""
     return s[s[H_TREE_LEAF] + 2 * entity]
 
 
-@njit
+@inlined
 def first_event(s: Words) -> tuple[int, int]:
     """(entity, time) of the earliest next event."""
     root = s[H_TREE] + 2

@@ -9,7 +9,7 @@ enough that only its latency shows.
 from __future__ import annotations
 
 from npusim.memory.clocking import edge_ps, next_cycle
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined
 from npusim.memory.layout import (
     BS_CLOCK,
     BS_CROSSING,
@@ -22,7 +22,7 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def synchronised_ps(s: Words, clock: int, cycles: int, at_ps: int) -> int:
     """When a clock domain sees a signal that left another one at `at_ps`."""
     if cycles == 0:
@@ -30,20 +30,20 @@ def synchronised_ps(s: Words, clock: int, cycles: int, at_ps: int) -> int:
     return edge_ps(s, clock, next_cycle(s, clock, at_ps) + cycles)
 
 
-@njit
+@inlined
 def are_synchronous(s: Words, a: int, b: int) -> bool:
     """Whether two clocks have the same period."""
     same_num = s[a + CLOCK_NUM] == s[b + CLOCK_NUM]
     return same_num & (s[a + CLOCK_DEN] == s[b + CLOCK_DEN])
 
 
-@njit
+@inlined
 def port_to_bus_ps(s: Words, port: int, at_ps: int) -> int:
     """When the bus sees what the port did at `at_ps`."""
     return synchronised_ps(s, s[port + PT_BUS] + BS_CLOCK, s[port + PT_CROSSING], at_ps)
 
 
-@njit
+@inlined
 def bus_to_memory_ps(s: Words, bus: int, mem: int, at_ps: int) -> int:
     """When the memory sees what arrives from the bus at `at_ps`."""
     cycles = s[bus + BS_CROSSING]
@@ -52,7 +52,7 @@ def bus_to_memory_ps(s: Words, bus: int, mem: int, at_ps: int) -> int:
     return synchronised_ps(s, mem + MM_CLOCK, cycles, at_ps)
 
 
-@njit
+@inlined
 def memory_to_bus_ps(s: Words, bus: int, mem: int, at_ps: int) -> int:
     """When the bus sees what arrives from the memory at `at_ps`."""
     cycles = s[bus + BS_CROSSING]

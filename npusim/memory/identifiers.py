@@ -7,7 +7,7 @@ it. An ID may have a limit of bursts in flight of its own.
 
 from __future__ import annotations
 
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
 from npusim.memory.layout import (
     AX_AFTER,
     AX_ID,
@@ -45,7 +45,7 @@ def take_id(s: Words, stream: int, burst: int) -> None:
         s[number + ID_CREDITS] -= 1
 
 
-@njit
+@inlined
 def return_credit(s: Words, at: int, back_ps: int) -> None:
     """A credit of a stream or an ID (words from `at`) is back at `back_ps`, not before others."""
     end, limit = s[at + CR_RELEASE_HEAD] + s[at + CR_RELEASE_N], s[at + CR_LIMIT]

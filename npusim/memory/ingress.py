@@ -16,7 +16,8 @@ from npusim.memory.dram.channel import (
     wake,
 )
 from npusim.memory.dram.decode import decode
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
+from npusim.memory.jumps.record import give_up, note_begun, note_served
 from npusim.memory.layout import (
     ACCEPT_FULL,
     ACCEPT_QUEUED,
@@ -37,10 +38,13 @@ from npusim.memory.layout import (
     CH_QUEUED,
     CH_SLOT_MASK,
     CH_WAIT,
+    H_CROSSED,
+    H_RECORDING,
     MM_ACCESSES,
     MM_ASKED,
     MM_BANKS,
     MM_BURST,
+    MM_CHUNK,
     MM_CLOCK,
     MM_CONFLICT_CYCLES,
     MM_INTERLEAVE,
@@ -61,6 +65,7 @@ from npusim.memory.layout import (
     PT_CROSSING,
     PT_OWN_PS,
     READ,
+    RQ_ADDR,
     RQ_AXI,
     SB_FREE,
     SB_KIND,
@@ -82,6 +87,7 @@ from npusim.memory.layout import (
     T_RL,
     T_WL,
     TR_BYTES,
+    TR_QUEUED,
     TRANSFER_WORDS,
     WRITE,
     Words,
@@ -98,19 +104,21 @@ def enter(s: Words, transfers: Words, out: Words, log: Words, stream: int, now_p
         burst = s[s[stream + ST_FIFO] + s[stream + ST_FIFO_HEAD]]
         if s[burst + AX_ARRIVE] > now_ps:
             set_time(s, s[stream + ST_ENTITY], s[burst + AX_ARRIVE])
+            give_up(s)
             return
         mem = s[burst + AX_MEM]
         if s[burst + AX_LEFT] == NONE:
             begin(s, transfers, stream, burst, mem)
         if s[mem + MM_IS_SRAM]:
             access_sram(s, stream, burst, now_ps)
-        elif not enter_dram(s, log, stream, burst, now_ps):
+        elif not enter_dram(s, transfers, log, stream, burst, now_ps):
             set_time(s, s[stream + ST_ENTITY], NEVER)
             return
         head = s[stream + ST_FIFO_HEAD] + 1
         s[stream + ST_FIFO_HEAD] = 0 if head == s[stream + ST_LIMIT] else head
         s[stream + ST_FIFO_N] -= 1
         finish_entry(s, transfers, out, stream, burst, now_ps)
+    give_up(s)
     set_time(s, s[stream + ST_ENTITY], NEVER)
 
 
@@ -123,6 +131,8 @@ def begin(s: Words, transfers: Words, stream: int, burst: int, mem: int) -> None
     transfers[s[burst + AX_TID] * TRANSFER_WORDS + TR_BYTES] += end - addr
     s[burst + AX_LEFT] = 1
     if s[mem + MM_IS_SRAM] == 0:
+        if s[H_RECORDING]:
+            note_begun(s, stream, burst)
         size = s[mem + MM_BURST]
         first = addr // size
         s[stream + ST_AT] = first * size
@@ -132,7 +142,9 @@ def begin(s: Words, transfers: Words, stream: int, burst: int, mem: int) -> None
 
 
 @njit
-def enter_dram(s: Words, log: Words, stream: int, burst: int, now_ps: int) -> bool:
+def enter_dram(
+    s: Words, transfers: Words, log: Words, stream: int, burst: int, now_ps: int
+) -> bool:
     """Put the rest of a burst into channel queues; False when blocked by a full one."""
     mem, end = s[burst + AX_MEM], s[burst + AX_END]
     size = s[mem + MM_BURST]
@@ -155,6 +167,7 @@ def enter_dram(s: Words, log: Words, stream: int, burst: int, now_ps: int) -> bo
             wait_for_slot(s, ch, slot, stream, s[burst + AX_ARRIVE])
             return False
         if status == ACCEPT_QUEUED:
+            transfers[s[burst + AX_TID] * TRANSFER_WORDS + TR_QUEUED] += 1
             wake(s, ch, cycle)
         if s[stream + ST_PHASE] == PHASE_RMW_READ:
             s[mem + MM_RMW] += 1
@@ -164,6 +177,8 @@ def enter_dram(s: Words, log: Words, stream: int, burst: int, now_ps: int) -> bo
             arrived(s, burst, edge_ceil_ps(s, ch + CH_CLOCK, cycle + 1))
         s[stream + ST_AT] = addr + size
         s[stream + ST_PHASE] = PHASE_NEW
+        if (addr + size) & s[mem + MM_CHUNK] == 0:
+            s[H_CROSSED] = stream
     return True
 
 
@@ -186,7 +201,7 @@ def finish_entry(
         release(s, transfers, out, stream, burst, done, now_ps)
 
 
-@njit
+@inlined
 def arrived(s: Words, burst: int, at_ps: int) -> None:
     """One DRAM burst's data left the memory at `at_ps` (or its write is done)."""
     bus = s[s[burst + AX_PORT] + PT_BUS]
@@ -198,7 +213,7 @@ def arrived(s: Words, burst: int, at_ps: int) -> None:
         complete(s, burst)
 
 
-@njit
+@inlined
 def serve_column(s: Words, ch: int, req: int, cycle: int, write: int, port: int) -> None:
     """Time of a column command's data and its way back."""
     mem = s[ch + CH_MEM]
@@ -209,6 +224,8 @@ def serve_column(s: Words, ch: int, req: int, cycle: int, write: int, port: int)
     if burst != NONE:
         latency = s[mem + T_WL] if write else s[mem + T_RL]
         extra = 0 if write else s[mem + MM_LATENCY_PS]
+        if s[H_RECORDING]:
+            note_served(s, ch, s[req + RQ_ADDR], cycle)
         arrived(s, burst, edge_ceil_ps(s, clock, cycle + latency) + extra)
 
 

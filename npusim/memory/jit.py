@@ -10,6 +10,7 @@ the cache beside the source or, in a read-only install, in the user's cache dire
 from __future__ import annotations
 
 import hashlib
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -41,9 +42,26 @@ def njit(function: F) -> F:
     return cast("F", numba.njit(nogil=True, error_model="numpy")(function))
 
 
+def inlined(function: F) -> F:
+    """As `njit`, and always merged into its callers.
+
+    For what runs once or more per burst: a call costs numba 3 to 5 ns, and merged code keeps words
+    of the state in registers. Everything rare stays out, it would double the compile time.
+    """
+    return cast("F", numba.njit(nogil=True, error_model="numpy", forceinline=True)(function))
+
+
 def entry(function: F) -> F:
     """Compile a function that Python calls; cached until any source of the package changes."""
-    compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    try:
+        compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    except RuntimeError as error:  # neither beside the source nor in the user's cache directory
+        warnings.warn(
+            f"compiled code is not kept between runs ({error}); NUMBA_CACHE_DIR names a folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        compiled = numba.njit(nogil=True, error_model="numpy")(function)
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None:  # the stamp is private to numba; without it the stock check remains
         index._source_stamp = source_hash()

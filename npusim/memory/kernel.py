@@ -12,6 +12,8 @@ from npusim.memory.dram.channel import look_ahead, step
 from npusim.memory.dram.requests import free_request
 from npusim.memory.ingress import enter, refill, serve_column
 from npusim.memory.jit import entry, njit, words_at
+from npusim.memory.jumps.chain import checkpoint
+from npusim.memory.jumps.record import give_up
 from npusim.memory.layout import (
     BUS_WORDS,
     CH_CLOCK,
@@ -21,6 +23,7 @@ from npusim.memory.layout import (
     H_BUSES,
     H_CHANNELS,
     H_CLOCK,
+    H_CROSSED,
     H_FIRST_DONE,
     H_LAST_WRITE,
     H_MEMS,
@@ -57,6 +60,7 @@ from npusim.memory.layout import (
     TR_NEXT,
     TR_NODE,
     TR_PORT,
+    TR_QUEUED,
     TR_SUBMIT,
     TR_WRITE,
     TRANSFER_WORDS,
@@ -89,6 +93,7 @@ def serve_request(s: Words, transfers: Words, ch: int, req: int, cycle: int) -> 
     port = NONE
     if tid != NONE:
         port = s[H_PORTS] + transfers[tid * TRANSFER_WORDS + TR_PORT] * PORT_WORDS
+        transfers[tid * TRANSFER_WORDS + TR_QUEUED] -= 1
     serve_column(s, ch, req, cycle, write, port)
     if write:
         note_written(s, ch, cycle)
@@ -114,6 +119,7 @@ def dispatch(
         ch = s[H_CHANNELS] + (entity - 3 * buses - streams) * CHANNEL_WORDS
         step_channel(s, transfers, out, log, ch, now_ps)
     elif entity >= 3 * buses:
+        give_up(s)
         number = entity - 3 * buses
         port = s[H_PORTS] + (number >> 1) * PORT_WORDS
         enter(s, transfers, out, log, s[port + PT_STREAMS] + (number & 1) * STREAM_WORDS, now_ps)
@@ -127,18 +133,22 @@ def dispatch(
 
 @entry
 def advance(
-    state_at: int, transfers_at: int, runs_at: int, out_at: int, log_at: int, horizon_ps: int
-) -> int:
+    state_at: int, transfers_at: int, runs_at: int, out_at: int, log_at: int, memo_at: int,
+    horizon_ps: int,
+) -> int:  # fmt: skip
     """Act on every event before the horizon and before the first completion found on the way.
 
     Takes addresses of the tables. Returns the number of completions in `out`: (ps, transfer).
     """
     s, transfers, runs = words_at(state_at), words_at(transfers_at), words_at(runs_at)
-    return run(s, transfers, runs, words_at(out_at), words_at(log_at), horizon_ps)
+    out, log, memo = words_at(out_at), words_at(log_at), words_at(memo_at)
+    return run(s, transfers, runs, out, log, memo, horizon_ps)
 
 
 @njit
-def run(s: Words, transfers: Words, runs: Words, out: Words, log: Words, horizon_ps: int) -> int:
+def run(
+    s: Words, transfers: Words, runs: Words, out: Words, log: Words, memo: Words, horizon_ps: int
+) -> int:  # fmt: skip
     """`advance` on tables."""
     s[H_OUT] = 0
     s[H_FIRST_DONE] = NEVER
@@ -146,8 +156,12 @@ def run(s: Words, transfers: Words, runs: Words, out: Words, log: Words, horizon
         entity, now_ps = first_event(s)
         if now_ps >= horizon_ps or now_ps >= s[H_FIRST_DONE] or now_ps >= NEVER:
             return s[H_OUT]
-        s[H_CLOCK] = now_ps
+        s[H_CLOCK] = max(s[H_CLOCK], now_ps)
         dispatch(s, transfers, runs, out, log, entity, now_ps)
+        if s[H_CROSSED]:
+            stream = s[H_CROSSED]
+            s[H_CROSSED] = 0
+            checkpoint(s, transfers, memo, stream, now_ps, horizon_ps)
 
 
 @entry
@@ -157,7 +171,7 @@ def submit(
 ) -> int:  # fmt: skip
     """Append a transfer to its port's list; returns 0, or why nothing was done.
 
-    REFUSED: the transfer cannot be (`system.checked_runs` says why). Above 0: so many run nodes
+    REFUSED: the transfer cannot be (`checks.checked_runs` says why). Above 0: so many run nodes
     are missing. Port and memory exist, and the caller has made room for transfer `tid`.
     """
     s, transfers, runs = words_at(state_at), words_at(transfers_at), words_at(runs_at)

@@ -46,7 +46,9 @@ NUM_CATEGORIES = 9
     H_PORTS, H_NUM_PORTS, H_BUSES, H_NUM_BUSES, H_MEMS, H_NUM_MEMS, H_CHANNELS, H_NUM_CHANNELS,
     H_TREE, H_TREE_LEAF, H_TREE_SIZE, H_CLOCK, H_LAST_WRITE, H_OUT, H_RUN_FREE,
     H_UNFINISHED, H_QUEUED_WRITES, H_FIRST_DONE, H_LOG, H_LOG_LIMIT,
-) = range(20)  # fmt: skip
+    H_CROSSED,  # stream that passed a boundary of `MM_CHUNK`, 0 if none
+    H_RECORDING, H_RECORD,  # whether a hop is being recorded; where (`jumps.record`)
+) = range(23)  # fmt: skip
 HEADER_WORDS = 32
 H_ZERO = 31  # a word that stays 0: no opinion
 
@@ -74,8 +76,9 @@ PORT_WORDS = PT_CLOCK + CLOCK_WORDS
     ST_AT, ST_PHASE, ST_BLOCKED, ST_WAIT_NEXT, ST_WAIT_SINCE,
     ST_NUM_IDS, ST_IDS,  # constants: IDs (0: each burst has its own), index of the first ID's block
     ST_NEXT_ID,  # index of the block whose ID the next burst takes
-) = range(21)  # fmt: skip
-STREAM_WORDS = 21
+    ST_POOL,  # first of the stream's `ST_LIMIT` bursts
+) = range(22)  # fmt: skip
+STREAM_WORDS = 22
 # credits, part of a stream (from ST_CREDITS) and of an ID: a ring of times at which they come back
 CR_CREDITS, CR_LIMIT, CR_RELEASES, CR_RELEASE_HEAD, CR_RELEASE_N = range(5)
 
@@ -132,8 +135,12 @@ MM_CLOCK = 77
     T_CAP,  # column accesses after which a row is closed; 0: rows are not closed by count
     T_ROUND_ROBIN, T_BANK_QUEUE, T_HIT_LIMIT,  # controller: bank_round_robin and its limits
     T_ACT2PBR,
-) = range(MM_CLOCK + CLOCK_WORDS, MM_CLOCK + CLOCK_WORDS + 5)  # fmt: skip
-MEM_WORDS = MM_CLOCK + CLOCK_WORDS + 5
+    MM_SPAN,  # bytes after which banks repeat and rows advance evenly (`jumps`)
+    MM_CHUNK,  # mask of the address bits that are 0 at a checkpoint of a stream; -1: never
+    MM_MARGIN,  # cycles after which a passed deadline no longer matters
+    MM_SNAPSHOT,  # most words a snapshot takes
+) = range(MM_CLOCK + CLOCK_WORDS, MM_CLOCK + CLOCK_WORDS + 9)  # fmt: skip
+MEM_WORDS = MM_CLOCK + CLOCK_WORDS + 9
 SEGMENT_WORDS = 4  # source bit, mask, destination bit, target
 SEG_FROM, SEG_MASK, SEG_TO, SEG_TARGET = range(4)
 TARGET_BANK, TARGET_ROW, TARGET_BANK_XOR_ROW = range(3)
@@ -149,7 +156,8 @@ SRAM_BANK_WORDS = 4
     CH_BANKS, CH_NUM_BANKS, CH_RANKS, CH_NUM_RANKS, CH_PCS, CH_NUM_PCS,
     CH_QUEUED,  # two words: requests in the read and in the write queue
     CH_QUEUED_W, CH_LIMIT, CH_LIMIT_W, CH_HIGH, CH_LOW, CH_WRITE_MODE,
-    CH_BUSY, CH_BUSY_W, CH_BUSY_N, CH_BUSY_N_W,  # banks with queued reads, writes
+    CH_COLS, CH_COLS_W, CH_COLS_N, CH_COLS_N_W,  # queues of reads, writes with a column candidate
+    CH_ROWS, CH_ROWS_W, CH_ROWS_N, CH_ROWS_N_W,  # and with a row candidate
     CH_ACTIVE, CH_ACTIVE_N, CH_FREE_REQ, CH_SEQ, CH_HELD,
     CH_COL_OK, CH_ROW_OK, CH_ACT2_AT, CH_ACT2_BANK,
     CH_REF_DUE, CH_REF_PENDING, CH_REF_BANK, CH_NOW,
@@ -160,7 +168,7 @@ SRAM_BANK_WORDS = 4
     CH_MODE_AT, CH_MODE_BEFORE,  # cycle the write mode was last judged for, mode before that
     CH_NEW_AT, CH_NEW, CH_NEW_W,  # requests accepted at cycle CH_NEW_AT: not seen at that cycle
     CH_CLOCK,
-) = range(60)  # fmt: skip
+) = range(64)  # fmt: skip
 (
     # list of refreshes and forced precharges, a ring of (target << 1 | is a precharge)
     CH_LIST, CH_LIST_HEAD, CH_LIST_LIMIT,
@@ -180,12 +188,12 @@ NUM_MARKS = 1 << MARK_BITS  # counters of queued writes by a hash of their addre
     BK_QUEUE,  # words of the read queue, then of the write queue
 ) = range(11)  # fmt: skip
 (
-    Q_HEAD, Q_TAIL, Q_HIT, Q_OTHER, Q_POSITION, Q_BANK,
+    Q_HEAD, Q_TAIL, Q_HIT, Q_OTHER, Q_COL_AT, Q_ROW_AT, Q_BANK,  # places in the channel's lists
     # candidates for the scheduler: ready as far as the bank knows, words with the group's and the
     # rank's opinion, age
     Q_COL, Q_COL_GROUP, Q_COL_RANK, Q_COL_SEQ, Q_ROW, Q_ROW_GROUP, Q_ROW_RANK, Q_ROW_SEQ, Q_IS_ACT,
-) = range(15)  # fmt: skip
-QUEUE_WORDS = 15
+) = range(16)  # fmt: skip
+QUEUE_WORDS = 16
 (
     BK_SERVED, BK_LISTED,  # column accesses since the row was opened; precharge is on the list
     BK_FIRST, BK_LAST, BK_COUNT,  # bank_round_robin: command queue in arrival order
@@ -204,8 +212,10 @@ GROUP_WORDS = 4
 RANK_WORDS = 23
 
 # --- pseudo-channel: one data bus ---------------------------------------------------------------
-(PC_ACCOUNTED, PC_DATA_END, PC_KIND, PC_REASON, PC_ARB_SEEN, PC_HELD, PC_CATEGORY) = range(7)
-PC_WORDS = 16
+(PC_ACCOUNTED, PC_DATA_END, PC_KIND, PC_REASON, PC_ARB_SEEN, PC_HELD, PC_PIECE, PC_CATEGORY) = (
+    range(8)
+)
+PC_WORDS = 17
 
 # --- DRAM request -------------------------------------------------------------------------------
 (
@@ -226,7 +236,9 @@ ACCEPT_FULL, ACCEPT_QUEUED, ACCEPT_FORWARDED, ACCEPT_MERGED, ACCEPT_NEW = range(
 #: ports that receive what a transfer reads, a bit each, RECEIVER_BITS to a word (a set, no time)
 TR_MULTICAST, TR_RECEIVERS = 16, 17
 RECEIVER_WORDS, RECEIVER_BITS = 4, 62
-TRANSFER_WORDS = TR_RECEIVERS + RECEIVER_WORDS
+# its requests in controllers: a posted write completes before they are served
+TR_QUEUED = TR_RECEIVERS + RECEIVER_WORDS
+TRANSFER_WORDS = TR_QUEUED + 1
 RN_BASE, RN_BYTES, RN_STRIDE, RN_COUNT, RN_NEXT = range(5)
 RUN_WORDS = 5
 LOG_WORDS = 5  # cycle, command, channel, bank or rank, row

@@ -11,6 +11,7 @@ from npusim.memory import layout as L  # noqa: N812 - a namespace of word offset
 from npusim.memory.clocking import reciprocal
 from npusim.memory.dram.address_map import segments
 from npusim.memory.dram.timing import spacings
+from npusim.memory.jumps.words import MEMO_WORDS, NUM_COUNTS, R_COUNTS_AT
 from npusim.memory.specs import ARBITRATIONS, DramConfig
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from npusim.memory.specs import BusConfig, PortConfig, SramConfig
 
 LONG_AGO = -(1 << 40)
+CHUNK_BYTES, CHUNK_BURSTS = 4096, 32  # a stream's checkpoints: at most and at least so far apart
 REFRESHES_LISTED = 16  # per rank; further ones are put on the list when there is room
 
 
@@ -56,6 +58,7 @@ def build(
     ports: Sequence[PortConfig],
     buses: Sequence[BusConfig],
     memories: Sequence[DramConfig | SramConfig],
+    jumps: bool = False,
 ) -> tuple[L.Words, list[int]]:
     """Pack everything; returns the buffer and each memory's index in it."""
     p = Packer()
@@ -79,12 +82,14 @@ def build(
         p.put(at, PT_CROSSING=buses[port.bus].crossing_to(port.clock_period_ps))
     channel = 0
     mem_bases = []
+    p.put(0, H_RECORD=p.block(R_COUNTS_AT + NUM_COUNTS * num_channels))
     for i, memory in enumerate(memories):
         base = mem_at + i * L.MEM_WORDS
         mem_bases.append(base)
         if isinstance(memory, DramConfig):
             at = channel_at + channel * L.CHANNEL_WORDS
             add_dram(p, base, memory, at, first_entity + channel, channel)
+            p.put(base, **jump_words(memory) if jumps else {"MM_CHUNK": -1})
             channel += memory.channels
         else:
             add_sram(p, base, memory)
@@ -138,10 +143,11 @@ def add_port(p: Packer, base: int, number: int, port: PortConfig, bus_at: int, e
             after = bursts + (i + 1) * L.AXI_WORDS if i + 1 < n else L.NONE
             burst = bursts + i * L.AXI_WORDS
             p.put(burst, AX_PORT=base, AX_STREAM=stream, AX_NEXT=after, AX_ID=L.NONE)
+            p.put(burst, AX_TID=L.NONE)
         p.put(
             stream, ST_PORT=base, ST_WRITE=write, ST_ENTITY=entity + write, ST_CREDITS=n,
             ST_LIMIT=n, ST_RELEASES=p.block(n), ST_FIFO=p.block(n), ST_FREE_BURST=bursts,
-            ST_WAIT_NEXT=L.NONE,
+            ST_WAIT_NEXT=L.NONE, ST_POOL=bursts,
         )  # fmt: skip
         if port.ids:
             add_ids(p, stream, port)
@@ -250,8 +256,9 @@ def add_channel(
         base, CH_MEM=mem, CH_ENTITY=entity, CH_ID=number, CH_BANKS=bank_at, CH_NUM_BANKS=banks,
         CH_RANKS=rank_at, CH_NUM_RANKS=ranks, CH_PCS=pc_at, CH_NUM_PCS=pcs, CH_LIMIT=reads,
         CH_LIMIT_W=writes, CH_HIGH=math.floor(memory.write_high_frac * writes),
-        CH_LOW=math.ceil(memory.write_low_frac * writes), CH_BUSY=p.block(banks),
-        CH_BUSY_W=p.block(banks), CH_ACTIVE=p.block(banks),
+        CH_LOW=math.ceil(memory.write_low_frac * writes), CH_COLS=p.block(banks),
+        CH_COLS_W=p.block(banks), CH_ROWS=p.block(banks), CH_ROWS_W=p.block(banks),
+        CH_ACTIVE=p.block(banks),
         CH_ACT2_AT=L.NONE, CH_CAS_REQ=L.NONE, CH_CAP_AT=L.NEVER, CH_FIRST=L.NONE, CH_LAST=L.NONE,
         CH_LIST=p.block(limit), CH_LIST_LIMIT=limit, CH_SLOT_MASK=not memory.is_round_robin,
         CH_MERGED_LIMIT=memory.merged_reads, CH_FREE_REQ=add_requests(p, requests),
@@ -266,7 +273,8 @@ def add_queues(p: Packer, bank: int, group: int, rank: int) -> None:
     for write in (L.READ, L.WRITE):
         p.put(
             bank + L.BK_QUEUE + write * L.QUEUE_WORDS, Q_HEAD=L.NONE, Q_TAIL=L.NONE, Q_HIT=L.NONE,
-            Q_OTHER=L.NONE, Q_BANK=bank, Q_COL=L.NO_CYCLE, Q_ROW=L.NO_CYCLE,
+            Q_OTHER=L.NONE, Q_COL_AT=L.NONE, Q_ROW_AT=L.NONE, Q_BANK=bank,
+            Q_COL=L.NO_CYCLE, Q_ROW=L.NO_CYCLE,
             Q_COL_GROUP=group + (L.GP_WR_OK if write else L.GP_RD_OK),
             Q_COL_RANK=rank + (L.RK_WR_OK if write else L.RK_RD_OK),
             Q_ROW_GROUP=L.H_ZERO, Q_ROW_RANK=L.H_ZERO,
@@ -280,3 +288,40 @@ def add_requests(p: Packer, count: int) -> int:
         at = first + i * L.REQUEST_WORDS
         p.put(at, RQ_NEXT=at + L.REQUEST_WORDS if i + 1 < count else L.NONE, RQ_MERGED=L.NONE)
     return first
+
+
+def jump_words(memory: DramConfig) -> dict[str, int]:
+    """Checkpoints of a memory's streams (`jumps`); none where rows do not advance evenly.
+
+    Addresses a span apart have equal banks, and their rows differ alike everywhere: the row must
+    be one field above all others, and hashed row bits and the interleave divide the span.
+    """
+    device = memory.device
+    if memory.is_round_robin or memory.page_policy == "closed_cap":
+        return {"MM_CHUNK": -1}  # their state is not part of a snapshot
+    rows = segments(memory.address_map, device, memory.ranks)
+    fields = [row for row in rows if row[3] == L.TARGET_ROW]
+    if len(fields) != 1:
+        return {"MM_CHUNK": -1}
+    top = max(lsb + mask.bit_length() for lsb, mask, _, kind in rows if kind <= L.TARGET_ROW)
+    row_lsb, row_mask = fields[0][0], fields[0][1]
+    if row_lsb + row_mask.bit_length() != top or fields[0][2]:
+        return {"MM_CHUNK": -1}
+    hashed = max(
+        (lsb + mask.bit_length() for lsb, mask, _, kind in rows if kind > L.TARGET_ROW), default=0
+    )
+    interleave = memory.channel_interleave_bytes
+    banks = device.banks_per_group * device.bank_groups * device.stack_ids
+    ranks = device.pseudo_channels * memory.ranks
+    words = 32 + 32 * ranks * (1 + device.bank_groups * device.stack_ids) + 7 * banks * ranks
+    words += 4 * (memory.read_queue_depth + banks * ranks)
+    snapshot = memory.channels * words
+    if snapshot > MEMO_WORDS // 64:
+        return {"MM_CHUNK": -1}
+    chunk = max(CHUNK_BURSTS * device.burst_bytes, interleave * memory.channels)
+    return {
+        "MM_SPAN": math.lcm(1 << (row_lsb + hashed), interleave) * memory.channels,
+        "MM_CHUNK": (1 << min(chunk, CHUNK_BYTES).bit_length() - 1) - 1,
+        "MM_MARGIN": spacings(device)["FAW"] + 64,
+        "MM_SNAPSHOT": snapshot,
+    }

@@ -22,12 +22,12 @@ from npusim.errors import SimulationError
 from npusim.memory import flow_layout as F  # noqa: N812 - a namespace of columns
 from npusim.memory import flows
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
+from npusim.memory.checks import check_links, check_receivers, checked_runs, unloaded_read_ps
 from npusim.memory.dram.timing import spacings
 from npusim.memory.flow_classes import FlowClasses, bursts_in_flight
 from npusim.memory.layout import ATTRIBUTION_CATEGORIES
 from npusim.memory.patterns import LONG, channels_touched, demand, interleave, pattern_of
 from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
-from npusim.memory.system import check_links, check_receivers, checked_runs, unloaded_read_ps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

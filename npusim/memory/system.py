@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Never
 
 import numpy as np
 
-from npusim.errors import ConfigError, SimulationError
+from npusim.errors import SimulationError
 from npusim.memory import kernel, query
 from npusim.memory import layout as L  # noqa: N812 - a namespace of word offsets
+from npusim.memory.checks import check_links, check_receivers, checked_runs, unloaded_read_ps
 from npusim.memory.conservation import check_conservation
-from npusim.memory.dram.timing import spacings
-from npusim.memory.layout import (
-    ATTRIBUTION_CATEGORIES,
-)
+from npusim.memory.jumps.words import M_FREE, M_SIZE, M_TAKEN, MEMO_WORDS
+from npusim.memory.layout import ATTRIBUTION_CATEGORIES
 from npusim.memory.pack import build
 from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
 
@@ -46,6 +45,8 @@ class MemorySystem:
     ports, buses, memories
         Their positions are the numbers used everywhere else. Events at the same picosecond are
         ordered by kind and number, never by the order of calls.
+    jumps : bool
+        Repeat what was stepped before from an equal state in one go (`jumps`). Changes no result.
 
     Raises
     ------
@@ -62,10 +63,14 @@ class MemorySystem:
         ports: Sequence[PortConfig],
         buses: Sequence[BusConfig],
         memories: Sequence[DramConfig | SramConfig],
+        *,
+        jumps: bool = True,
     ) -> None:
         check_links(ports, buses, memories)
         self.ports, self.buses, self.memories = tuple(ports), tuple(buses), tuple(memories)
-        self._state, self._mem_bases = build(ports, buses, memories)
+        self._state, self._mem_bases = build(ports, buses, memories, jumps)
+        self._memo = np.zeros(MEMO_WORDS if jumps else 1, dtype=np.int64)  # touched as it fills
+        self._memo[M_SIZE] = len(self._memo)
         self._transfers = np.zeros((FIRST_ROWS, L.TRANSFER_WORDS), dtype=np.int64)
         self._runs = np.zeros((0, L.RUN_WORDS), dtype=np.int64)
         self._out = np.zeros((FIRST_ROWS, 2), dtype=np.int64)
@@ -76,6 +81,9 @@ class MemorySystem:
         self._split_address = self._split.ctypes.data
         self._own_ps_word = int(self._state[L.H_PORTS]) + L.PT_OWN_PS
         self._num_transfers = 0
+        self._forgotten: dict[int, None] = {}  # in order; not yet over
+        self._free_rows: list[int] = []
+        self._retired = np.zeros((2 * len(self.memories), L.TRANSFER_WORDS), dtype=np.int64)
         self._grow_runs(FIRST_ROWS)
 
     def submit(
@@ -105,7 +113,7 @@ class MemorySystem:
             leaves the memory.
         """
         runs = np.asarray(runs, dtype=np.int64)
-        count, tid = len(runs) if runs.ndim else 0, self._num_transfers
+        count = len(runs) if runs.ndim else 0
         if not (
             runs.shape == (count, 4)
             and count
@@ -115,6 +123,7 @@ class MemorySystem:
             self._refuse(now_ps, port, memory, runs)
         if receivers:
             check_receivers(self.ports, port, is_write, receivers)
+        tid = self._free_row()
         self._make_room(tid, count)
         self._new_runs[:count] = runs
         while missing := self._enter(tid, int(now_ps), port, memory, is_write, count):
@@ -127,8 +136,26 @@ class MemorySystem:
             for receiver in receivers:
                 word, bit = divmod(receiver, L.RECEIVER_BITS)
                 row[L.TR_RECEIVERS + word] |= 1 << bit
-        self._num_transfers += 1
+        if tid == self._num_transfers:
+            self._num_transfers += 1
+        else:
+            self._free_rows.pop()
         return tid
+
+    def forget(self, tid: int) -> None:
+        """Nobody will ask about transfer `tid` again: its id may be given to another one.
+
+        That happens once it is complete and, if it was a posted write, all of it is written.
+        Without this every transfer keeps a row of results of `8 * TRANSFER_WORDS` bytes.
+
+        Raises
+        ------
+        SimulationError
+            If there is no such transfer or it is forgotten already.
+        """
+        if not 0 <= tid < self._num_transfers or tid in self._forgotten or tid in self._free_rows:
+            raise SimulationError("memory.forget", "the transfer is known", tid)
+        self._forgotten[tid] = None
 
     def advance(self, horizon_ps: int | None) -> list[tuple[int, int]]:
         """Act on all events before `horizon_ps` and before the first completion found.
@@ -178,7 +205,7 @@ class MemorySystem:
         if self.pending:
             raise SimulationError("memory", "drain needs all transfers finished", self.pending)
         self.advance(None)
-        transfers = self._transfers[: self._num_transfers]
+        transfers = np.concatenate([self._transfers[: self._num_transfers], self._retired])
         check_conservation(self._state, transfers, self.memories, self._mem_bases)
         return self.drained_ps
 
@@ -234,6 +261,11 @@ class MemorySystem:
         bus = self.buses[master.bus]
         return unloaded_read_ps(self.memories[memory], bus, master, size_bytes)
 
+    @property
+    def hops_taken(self) -> int:
+        """Recorded hops repeated so far (0 when `jumps` is off)."""
+        return int(self._memo[M_TAKEN]) if len(self._memo) > 1 else 0
+
     def record_commands(self, capacity: int) -> None:
         """Keep the first `capacity` DRAM commands from now on (tests, replay)."""
         self._log = np.zeros((capacity, 5), dtype=np.int64)
@@ -252,11 +284,40 @@ class MemorySystem:
     def _enter(
         self, tid: int, now_ps: int, port: int, memory: int, is_write: bool, num_runs: int
     ) -> int:
-        state, transfers, runs, _, _ = self._tables
+        state, transfers, runs = self._tables[:3]
         return kernel.submit(
             state, transfers, runs, self._new_runs_address, num_runs, tid, now_ps, port, memory,
             1 if is_write else 0,
         )  # fmt: skip
+
+    def _free_row(self) -> int:
+        """Row of the next transfer: one that was forgotten and is over, or a new one."""
+        if not self._free_rows and self._forgotten:
+            rows = self._transfers[list(self._forgotten)]
+            is_over = (rows[:, L.TR_DONE] > 0) & (rows[:, L.TR_QUEUED] == 0)
+            self._free_rows = [
+                tid for tid, over in zip(self._forgotten, is_over, strict=True) if over
+            ]
+            for tid in self._free_rows:
+                del self._forgotten[tid]
+                self._retire(tid)
+        return self._free_rows[-1] if self._free_rows else self._num_transfers
+
+    def _retire(self, tid: int) -> None:
+        """Add a row to the totals of its memory and direction (`check_conservation`), empty it."""
+        row = self._transfers[tid]
+        memory = self._mem_bases.index(int(row[L.TR_MEM]))
+        total = self._retired[2 * memory + int(row[L.TR_WRITE])]
+        total[L.TR_ACCESSES : L.TR_RETURNED + 1] += row[L.TR_ACCESSES : L.TR_RETURNED + 1]
+        total[L.TR_MEM], total[L.TR_WRITE] = row[L.TR_MEM], row[L.TR_WRITE]
+        row[:] = 0
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the kernel's tables: fixed state, transfers, runs, memo of hops in use."""
+        tables = (self._state, self._transfers, self._runs, self._out, self._new_runs)
+        memo = int(self._memo[M_FREE]) * 8 if len(self._memo) > 1 else 0
+        return sum(table.nbytes for table in tables) + memo
 
     def _make_room(self, tid: int, num_runs: int) -> None:
         """Make the tables large enough for one more transfer, its completion and its runs."""
@@ -281,91 +342,7 @@ class MemorySystem:
 
     def _locate(self) -> None:
         """Remember where the tables are: looking an address up costs more than a kernel call."""
-        self._tables: tuple[int, int, int, int, int] = (
+        self._tables: tuple[int, int, int, int, int, int] = (
             self._state.ctypes.data, self._transfers.ctypes.data, self._runs.ctypes.data,
-            self._out.ctypes.data, self._log.ctypes.data,
+            self._out.ctypes.data, self._log.ctypes.data, self._memo.ctypes.data,
         )  # fmt: skip
-
-
-def check_links(
-    ports: Sequence[PortConfig],
-    buses: Sequence[BusConfig],
-    memories: Sequence[DramConfig | SramConfig],
-) -> None:
-    """Refuse a system without parts or with a port on a bus that does not exist."""
-    for name, items in (("ports", ports), ("buses", buses), ("memories", memories)):
-        if not items:
-            raise ConfigError(name, "at least one is needed")
-    for port in ports:
-        if not 0 <= port.bus < len(buses):
-            raise ConfigError(f"port {port.name!r}.bus", f"lies in 0..{len(buses) - 1}", port.bus)
-
-
-def check_receivers(
-    ports: Sequence[PortConfig], port: int, is_write: bool, receivers: Sequence[int]
-) -> None:
-    """Refuse a multicast that is no read, or to ports that cannot see the leader's bus."""
-    where = "memory.submit"
-    if is_write:
-        raise SimulationError(where, "a multicast is a read", tuple(receivers))
-    others = {r for r in receivers if 0 <= r < len(ports) and r != port}
-    if len(others) != len(receivers):
-        raise SimulationError(where, "receivers are other ports, each once", tuple(receivers))
-    if any(ports[r].bus != ports[port].bus for r in others):
-        raise SimulationError(where, "receivers are on the leader's bus", tuple(receivers))
-    if max(others) >= L.RECEIVER_WORDS * L.RECEIVER_BITS:
-        rule = f"receivers are among the first {L.RECEIVER_WORDS * L.RECEIVER_BITS} ports"
-        raise SimulationError(where, rule, max(others))
-
-
-def checked_runs(
-    ports: Sequence[PortConfig],
-    memories: Sequence[DramConfig | SramConfig],
-    clock_ps: int,
-    now_ps: int,
-    port: int,
-    memory: int,
-    runs: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Refuse a transfer that cannot be; rows that touch become one."""
-    if now_ps < clock_ps:
-        raise SimulationError("memory.submit", f"now_ps >= {clock_ps}", now_ps)
-    if not (0 <= port < len(ports) and 0 <= memory < len(memories)):
-        raise SimulationError("memory.submit", "port and memory exist", (port, memory))
-    runs = np.ascontiguousarray(runs, dtype=np.int64)
-    if runs.ndim != 2 or runs.shape[1] != 4 or len(runs) == 0:
-        raise SimulationError("memory.submit", "runs have shape (n > 0, 4)", runs.shape)
-    base, size, stride, count = runs.T
-    if size.min() < 1 or count.min() < 1:
-        raise SimulationError("memory.submit", "runs move at least one byte", runs.tolist()[:4])
-    last = base + stride * (count - 1)
-    low, high = np.minimum(base, last).min(), (np.maximum(base, last) + size).max()
-    if low < 0 or high > memories[memory].capacity_bytes:
-        where = f"memory {memories[memory].name!r}"
-        raise SimulationError(where, "runs stay inside the memory", (int(low), int(high)))
-    joined = (stride == size) & (count > 1)
-    if joined.any():
-        runs = runs.copy()
-        runs[joined, 1] *= runs[joined, 3]
-        runs[joined, 3] = 1
-    return runs
-
-
-def unloaded_read_ps(
-    spec: DramConfig | SramConfig, bus: BusConfig, port: PortConfig, size_bytes: int | None = None
-) -> int:
-    """Closed form behind `MemorySystem.unloaded_latency_ps`."""
-    if isinstance(spec, SramConfig):
-        memory_ps = spec.clock_period_ps
-        inside = memory_ps * (1 + spec.latency_cycles)
-        size = size_bytes or spec.port_bytes
-    else:
-        memory_ps = spec.device.cycle_ps
-        s = spacings(spec.device)
-        column = 1 + s["RCDRD"] + (1 if s["WCK"] else 0)
-        inside = ((column | s["ODD"]) + s["RL"]) * spec.device.cycle_ps + spec.latency_ps
-        size = size_bytes or spec.device.burst_bytes
-    beats = -(-size // bus.data_bytes)
-    crossing = bus.crossing_to(port.clock_period_ps) * (port.clock_period_ps + bus.clock_period_ps)
-    crossing += bus.crossing_to(memory_ps) * (memory_ps + bus.clock_period_ps)
-    return int(inside + bus.latency_ps + beats * bus.clock_period_ps + crossing)

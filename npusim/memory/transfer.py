@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from npusim.memory.clocking import edge_ps, next_cycle
 from npusim.memory.crossing import port_to_bus_ps
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
 from npusim.memory.layout import (
     BS_CUT,
     H_RUN_FREE,
@@ -102,7 +102,7 @@ def next_row(s: Words, transfers: Words, runs: Words, port: int, node: int, tid:
     s[port + PT_NODE] = following
 
 
-@njit
+@inlined
 def supply_ps(s: Words, port: int, size: int, from_ps: int) -> int:
     """When the engine has read `size` bytes of write data from its side."""
     clock = port + PT_CLOCK

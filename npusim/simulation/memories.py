@@ -58,7 +58,9 @@ def check_capacity(system: SystemConfig) -> None:
             )
 
 
-def build_memory(system: SystemConfig, target: Target, fidelity: Fidelity) -> MemoryKernel:
+def build_memory(
+    system: SystemConfig, target: Target, fidelity: Fidelity, *, jumps: bool = True
+) -> MemoryKernel:
     """Ports, buses and memories as `Target` numbers them."""
     parts = (_ports(target), _buses(system, target), _memories(system, target))
     if fidelity is Fidelity.TRANSFER:
@@ -67,7 +69,7 @@ def build_memory(system: SystemConfig, target: Target, fidelity: Fidelity) -> Me
         return _with_cache(SharingMemory(*parts), target)
     from npusim.memory.system import MemorySystem  # loads numba
 
-    return _with_cache(MemorySystem(*parts), target)
+    return _with_cache(MemorySystem(*parts, jumps=jumps), target)
 
 
 def _with_cache(memory: MemorySystem | SharingMemory, target: Target) -> MemoryKernel:

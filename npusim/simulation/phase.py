@@ -111,7 +111,9 @@ def simulate_graph(
     )
     check_program(compiled.program)
     target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
-    kernel = memory or build_memory(system, target, spec.simulation.fidelity)
+    kernel = memory or build_memory(
+        system, target, spec.simulation.fidelity, jumps=spec.simulation.jumps
+    )
     execution = Machine(compiled.program, kernel).run()
     piece = Piece(compiled.program, execution, rates_of(system, target))
     return compiled, piece, memory_totals(compiled.program, kernel, target)

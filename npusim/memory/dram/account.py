@@ -9,12 +9,14 @@ category sums equal elapsed time exactly because pieces are differences of clock
 from __future__ import annotations
 
 from npusim.memory.clocking import edge_ps
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
+from npusim.memory.jumps.record import give_up, note_piece
 from npusim.memory.layout import (
     CAT_ARBITRATION,
     CAT_STARVED,
     CH_CLOCK,
     CH_MEM,
+    H_RECORDING,
     MM_ARB_END,
     MM_ARB_PS,
     PC_ACCOUNTED,
@@ -27,7 +29,7 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def arbitration_ps(s: Words, mem: int, now_ps: int) -> int:
     """Time up to `now_ps` in which some master of this memory waited for a bus grant."""
     return s[mem + MM_ARB_PS] - max(0, s[mem + MM_ARB_END] - now_ps)
@@ -42,6 +44,8 @@ def account(s: Words, ch: int, pc: int, now_ps: int) -> None:
     data_end = min(edge_ps(s, ch + CH_CLOCK, s[pc + PC_DATA_END]), now_ps)
     if data_end > at:
         s[pc + PC_CATEGORY + s[pc + PC_KIND]] += data_end - at
+        if s[H_RECORDING]:
+            note_piece(s, ch, pc, s[pc + PC_KIND], data_end)
         at = data_end
     reason = s[pc + PC_REASON]
     rest = now_ps - at
@@ -51,7 +55,11 @@ def account(s: Words, ch: int, pc: int, now_ps: int) -> None:
         s[pc + PC_ARB_SEEN] = seen
         s[pc + PC_CATEGORY + CAT_ARBITRATION] += share
         rest -= share
+        if share:
+            give_up(s)
     s[pc + PC_CATEGORY + reason] += rest
+    if s[H_RECORDING] and rest > 0:
+        note_piece(s, ch, pc, reason, now_ps)
     s[pc + PC_ACCOUNTED] = now_ps
 
 

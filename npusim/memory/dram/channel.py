@@ -19,7 +19,8 @@ from npusim.memory.dram.refresh import (
     is_room_for_refresh,
     list_precharges,
 )
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
+from npusim.memory.jumps.record import note_accepted, note_until
 from npusim.memory.layout import (
     ACCEPT_FORWARDED,
     ACCEPT_FULL,
@@ -71,6 +72,7 @@ from npusim.memory.layout import (
     CLASS_NEW,
     CMD_ACT,
     H_QUEUED_WRITES,
+    H_RECORDING,
     MM_FORWARDED,
     MM_MERGED,
     NEVER,
@@ -105,7 +107,7 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def is_write_queued(s: Words, ch: int, bank: int, addr: int) -> bool:
     """Whether the bank's write queue holds a write to this burst."""
     if s[write_mark(s, ch, addr)] == 0:
@@ -116,7 +118,7 @@ def is_write_queued(s: Words, ch: int, bank: int, addr: int) -> bool:
     return req != NONE
 
 
-@njit
+@inlined
 def accept(
     s: Words, log: Words, ch: int, cycle: int, bank_id: int, row: int, addr: int, write: int,
     axi: int, tid: int,
@@ -138,6 +140,8 @@ def accept(
             catch_up(s, log, ch, cycle)
         if cycle > s[ch + CH_NOW]:
             s[ch + CH_WRITE_MODE] = 1  # an idle controller finds its read queue empty
+    if s[H_RECORDING]:
+        note_accepted(s, ch, bank, write)
     note_new(s, ch, cycle, write)
     req = s[ch + CH_FREE_REQ]
     s[ch + CH_FREE_REQ] = s[req + RQ_NEXT]
@@ -157,7 +161,7 @@ def accept(
     return ACCEPT_QUEUED
 
 
-@njit
+@inlined
 def note_new(s: Words, ch: int, cycle: int, write: int) -> None:
     """Count the requests of this cycle; take back a write mode judged without this one."""
     if s[ch + CH_NEW_AT] != cycle:
@@ -167,7 +171,7 @@ def note_new(s: Words, ch: int, cycle: int, write: int) -> None:
         s[ch + CH_WRITE_MODE], s[ch + CH_MODE_AT] = s[ch + CH_MODE_BEFORE], NONE
 
 
-@njit
+@inlined
 def wake(s: Words, ch: int, cycle: int) -> None:
     """Make sure the channel decides at the cycle after an acceptance at `cycle`."""
     entity = s[ch + CH_ENTITY]
@@ -176,7 +180,7 @@ def wake(s: Words, ch: int, cycle: int) -> None:
         set_time(s, entity, edge_ps(s, ch + CH_CLOCK, cycle + 1))
 
 
-@njit
+@inlined
 def due_cycle(s: Words, ch: int) -> int:
     """Cycle of the next event: the planned command or a refresh interval's end."""
     at = min(min(s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T]), s[ch + CH_CAP_AT])
@@ -230,6 +234,8 @@ def look_ahead(s: Words, ch: int, cycle: int) -> None:
         plan(s, ch, cycle + 1)
     s[ch + CH_PLANNED] = 1
     at = due_cycle(s, ch)
+    if s[H_RECORDING]:
+        note_until(s, ch, at)
     explain_gap(s, ch, cycle, at)
     if at >= NEVER:
         set_time(s, s[ch + CH_ENTITY], NEVER)
@@ -238,7 +244,7 @@ def look_ahead(s: Words, ch: int, cycle: int) -> None:
     set_time(s, s[ch + CH_ENTITY], edge_ps(s, ch + CH_CLOCK, at))
 
 
-@njit
+@inlined
 def occupy_data_bus(s: Words, ch: int, req: int, cycle: int) -> None:
     """A column command at `cycle`: its pseudo-channel's data bus is taken for one burst."""
     pc = s[s[req + RQ_BANK] + BK_PC]
@@ -250,7 +256,7 @@ def occupy_data_bus(s: Words, ch: int, req: int, cycle: int) -> None:
         s[ch + CH_LAST_WR] = cycle
 
 
-@njit
+@inlined
 def explain_gap(s: Words, ch: int, cycle: int, until: int) -> None:
     """Name what the data buses wait for if the next event lies beyond their data."""
     for i in range(s[ch + CH_NUM_PCS]):
@@ -289,7 +295,7 @@ def gap_reason(s: Words, ch: int, cycle: int) -> int:
     return CAT_COMMAND
 
 
-@njit
+@inlined
 def cycle_at(s: Words, ch: int, now_ps: int) -> int:
     """First controller cycle at or after `now_ps`."""
     return next_cycle(s, ch + CH_CLOCK, now_ps)

@@ -7,7 +7,8 @@ next, with command lengths already folded in.
 from __future__ import annotations
 
 from npusim.memory.dram.queues import bank_changed
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
+from npusim.memory.jumps.record import note_row
 from npusim.memory.layout import (
     BANK_WORDS,
     BK_ACT_OK,
@@ -48,6 +49,7 @@ from npusim.memory.layout import (
     GROUP_WORDS,
     H_LOG,
     H_LOG_LIMIT,
+    H_RECORDING,
     LOG_WORDS,
     NONE,
     RANK_WORDS,
@@ -111,7 +113,7 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def record(s: Words, log: Words, ch: int, cycle: int, command: int, bank: int, row: int) -> None:
     """Append a command to the log when one is kept."""
     n = s[H_LOG]
@@ -122,14 +124,14 @@ def record(s: Words, log: Words, ch: int, cycle: int, command: int, bank: int, r
         s[H_LOG] = n + 1
 
 
-@njit
+@inlined
 def raise_to(s: Words, at: int, value: int) -> None:
     """Set word `at` to at least `value`."""
     if s[at] < value:
         s[at] = value
 
 
-@njit
+@inlined
 def occupy_row_bus(s: Words, ch: int, cycle: int, length: int) -> None:
     """The command bus that carries row commands is taken for `length` cycles."""
     s[ch + CH_ROW_OK] = cycle + length
@@ -137,11 +139,13 @@ def occupy_row_bus(s: Words, ch: int, cycle: int, length: int) -> None:
         s[ch + CH_COL_OK] = cycle + length
 
 
-@njit
+@inlined
 def activate(s: Words, log: Words, ch: int, bank: int, row: int, cycle: int) -> None:
     """ACT (for LPDDR5 its first half)."""
     mem, rank, group = s[ch + CH_MEM], s[bank + BK_RANK], s[bank + BK_GROUP]
     s[bank + BK_ROW] = row
+    if s[H_RECORDING]:
+        note_row(s, ch, bank)
     s[bank + BK_RD_OK] = cycle + s[mem + T_RCDRD]
     s[bank + BK_WR_OK] = cycle + s[mem + T_RCDWR]
     raise_to(s, bank + BK_PRE_OK, cycle + s[mem + T_RAS])
@@ -162,7 +166,7 @@ def activate(s: Words, log: Words, ch: int, bank: int, row: int, cycle: int) -> 
     record(s, log, ch, cycle, CMD_ACT, s[bank + BK_ID], row)
 
 
-@njit
+@inlined
 def close(s: Words, ch: int, bank: int, cycle: int, to_act: int) -> None:
     """Close a bank by a precharge that starts at `cycle`."""
     mem, rank = s[ch + CH_MEM], s[bank + BK_RANK]
@@ -171,6 +175,8 @@ def close(s: Words, ch: int, bank: int, cycle: int, to_act: int) -> None:
     raise_to(s, rank + RK_REF_OK, cycle + s[mem + T_RPREF])
     if s[bank + BK_ROW] != NONE:
         s[bank + BK_ROW] = NONE
+        if s[H_RECORDING]:
+            note_row(s, ch, bank)
         s[rank + RK_OPEN] -= 1
 
 
@@ -235,7 +241,7 @@ def separate_stack_ids(s: Words, rank: int, group: int, ok: int) -> None:
             raise_to(s, other + GP_RD_OK, ok)
 
 
-@njit
+@inlined
 def column(
     s: Words, log: Words, ch: int, bank: int, write: int, cycle: int, is_closing: bool
 ) -> None:

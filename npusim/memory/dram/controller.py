@@ -17,7 +17,7 @@ from npusim.memory.dram import refresh
 from npusim.memory.dram.commands import activate, column, precharge, record
 from npusim.memory.dram.queues import bank_changed, unlink
 from npusim.memory.dram.requests import classify, leave_active, no_hit_queued
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
 from npusim.memory.layout import (
     BK_ACTIVE,
     BK_GROUP,
@@ -32,10 +32,10 @@ from npusim.memory.layout import (
     CH_ACT2_BANK,
     CH_ACTIVE,
     CH_ACTIVE_N,
-    CH_BUSY,
-    CH_BUSY_N,
     CH_CAS_REQ,
     CH_COL_OK,
+    CH_COLS,
+    CH_COLS_N,
     CH_HIGH,
     CH_LOW,
     CH_MEM,
@@ -53,6 +53,8 @@ from npusim.memory.layout import (
     CH_QUEUED,
     CH_REF_PENDING,
     CH_ROW_OK,
+    CH_ROWS,
+    CH_ROWS_N,
     CH_SEQ,
     CH_WRITE_MODE,
     CLASS_CONFLICT,
@@ -107,7 +109,7 @@ AGE_LIMIT = 1 << AGE_BITS  # requests older than this many others tie in age
 NO_KEY = 1 << 62
 
 
-@njit
+@inlined
 def column_ok(s: Words, bank: int, write: int) -> int:
     """First cycle at which the open row's bank, group and rank accept a column command."""
     group, rank = s[bank + BK_GROUP], s[bank + BK_RANK]
@@ -167,14 +169,14 @@ def plan(s: Words, ch: int, now: int) -> int:
     return settle(s, ch, mem, row_key)
 
 
-@njit
+@inlined
 def plan_column_only(s: Words, ch: int, cycle: int, req: int, key: int) -> int:
     """A request of the active list is ready now on a single command bus: nothing comes before."""
     s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_COL], s[ch + CH_PLAN_KEY] = cycle, req, key
     return cycle
 
 
-@njit
+@inlined
 def plan_queue(s: Words, ch: int, col_from: int, row_from: int, odd: int) -> int:
     """Best column and row command of the queue in service; returns the row command's order key.
 
@@ -184,13 +186,16 @@ def plan_queue(s: Words, ch: int, col_from: int, row_from: int, odd: int) -> int
     base = s[ch + CH_SEQ] - AGE_LIMIT
     no_act = s[ch + CH_ACT2_AT] != NONE
     best_col, best_row, col_q, row_q = NO_KEY, NO_KEY, NONE, NONE
-    queues = s[ch + CH_BUSY + write]
-    for i in range(s[ch + CH_BUSY_N + write]):
+    queues = s[ch + CH_COLS + write]
+    for i in range(s[ch + CH_COLS_N + write]):
         q = s[queues + i]
         t = max(max(s[q + Q_COL], s[s[q + Q_COL_GROUP]]), max(s[s[q + Q_COL_RANK]], col_from))
         key = ((t | odd) << AGE_BITS) + max(0, s[q + Q_COL_SEQ] - base)
         if key < best_col:
             best_col, col_q = key, q
+    queues = s[ch + CH_ROWS + write]
+    for i in range(s[ch + CH_ROWS_N + write]):
+        q = s[queues + i]
         t = max(max(s[q + Q_ROW], s[s[q + Q_ROW_GROUP]]), max(s[s[q + Q_ROW_RANK]], row_from))
         is_act = s[q + Q_IS_ACT]
         if no_act and is_act:
@@ -231,7 +236,7 @@ def plan_second_activate(s: Words, ch: int, now: int, row_key: int) -> int:
     return row_key
 
 
-@njit
+@inlined
 def cas_needed(s: Words, ch: int, cycle: int) -> bool:
     """Whether WCK is off when the planned column command would be issued at `cycle`."""
     bank = s[s[ch + CH_PLAN_COL] + RQ_BANK]
@@ -239,7 +244,7 @@ def cas_needed(s: Words, ch: int, cycle: int) -> bool:
     return is_wck_used and cycle >= s[s[bank + BK_RANK] + RK_WCK_END]
 
 
-@njit
+@inlined
 def settle(s: Words, ch: int, mem: int, row_key: int) -> int:
     """On a single command bus keep the better of both commands; returns the cycle of the next."""
     col_t, row_t = s[ch + CH_PLAN_COL_T], s[ch + CH_PLAN_ROW_T]

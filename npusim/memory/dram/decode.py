@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npusim.memory.clocking import divide
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined
 from npusim.memory.layout import (
     CHANNEL_WORDS,
     MM_BY_CHANNELS,
@@ -24,7 +24,7 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def decode(s: Words, mem: int, addr: int) -> tuple[int, int, int]:
     """(channel, bank number in the channel, row) of a burst address."""
     channels, interleave = s[mem + MM_NUM_CHANNELS], s[mem + MM_INTERLEAVE]

@@ -7,7 +7,7 @@ is none (ACT or PRE). `renew` keeps what the scheduler must know of them in the 
 
 from __future__ import annotations
 
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
 from npusim.memory.layout import (
     BK_ACT_OK,
     BK_ACTIVE,
@@ -18,26 +18,28 @@ from npusim.memory.layout import (
     BK_RD_OK,
     BK_ROW,
     BK_WR_OK,
-    CH_BUSY,
-    CH_BUSY_N,
+    CH_COLS,
+    CH_COLS_N,
     CH_MARKS,
     CH_MEM,
     CH_QUEUED,
+    CH_ROWS,
+    CH_ROWS_N,
     GP_ACT_OK,
     H_ZERO,
     MARK_BITS,
     MM_BURST_BITS,
-    NO_CYCLE,
     NONE,
     NUM_MARKS,
     Q_COL,
+    Q_COL_AT,
     Q_COL_SEQ,
     Q_HEAD,
     Q_HIT,
     Q_IS_ACT,
     Q_OTHER,
-    Q_POSITION,
     Q_ROW,
+    Q_ROW_AT,
     Q_ROW_GROUP,
     Q_ROW_RANK,
     Q_ROW_SEQ,
@@ -57,14 +59,14 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def write_mark(s: Words, ch: int, addr: int) -> int:
     """Word that counts the channel's queued writes whose address falls on the same mark."""
     burst = addr >> s[s[ch + CH_MEM] + MM_BURST_BITS]
     return s[ch + CH_MARKS] + ((burst ^ (burst >> MARK_BITS)) & (NUM_MARKS - 1))
 
 
-@njit
+@inlined
 def append(s: Words, ch: int, bank: int, req: int, write: int) -> None:
     """Put the youngest request at the tail of its bank's queue."""
     q = bank + BK_QUEUE + QUEUE_WORDS * write
@@ -74,10 +76,6 @@ def append(s: Words, ch: int, bank: int, req: int, write: int) -> None:
     s[req + RQ_QUEUED] = 1
     if tail == NONE:
         s[q + Q_HEAD] = req
-        n = s[ch + CH_BUSY_N + write]
-        s[s[ch + CH_BUSY + write] + n] = q
-        s[q + Q_POSITION] = n
-        s[ch + CH_BUSY_N + write] = n + 1
     else:
         s[tail + RQ_NEXT] = req
     s[q + Q_TAIL] = req
@@ -90,7 +88,7 @@ def append(s: Words, ch: int, bank: int, req: int, write: int) -> None:
         renew(s, ch, bank, q, write)
 
 
-@njit
+@inlined
 def find(s: Words, bank: int, req: int, hit: bool) -> int:
     """First request from `req` on that is (not) to the open row, or NONE."""
     row = s[bank + BK_ROW]
@@ -120,20 +118,26 @@ def unlink(s: Words, ch: int, bank: int, req: int, write: int) -> None:
     s[ch + CH_QUEUED + write] -= 1
     if write:
         s[write_mark(s, ch, s[req + RQ_ADDR])] -= 1
-    if before == NONE and after == NONE:
-        leave_busy(s, ch, q, write)
 
 
-@njit
-def leave_busy(s: Words, ch: int, q: int, write: int) -> None:
-    """Remove a queue that ran empty from the busy ones (the last of them fills the gap)."""
-    queues = s[ch + CH_BUSY + write]
-    n = s[ch + CH_BUSY_N + write] - 1
-    last = s[queues + n]
-    at = s[q + Q_POSITION]
-    s[queues + at] = last
-    s[last + Q_POSITION] = at
-    s[ch + CH_BUSY_N + write] = n
+@inlined
+def list_candidate(
+    s: Words, queues: int, count: int, place: int, q: int, is_candidate: bool
+) -> None:
+    """Put queue `q` on a list of the channel or take it off (the last of the list fills the gap).
+
+    `count` is the word with the list's length, `place` the word of a queue with its place.
+    """
+    at = s[q + place]
+    if is_candidate:
+        if at == NONE:
+            n = s[count]
+            s[queues + n], s[q + place], s[count] = q, n, n + 1
+    elif at != NONE:
+        n = s[count] - 1
+        last = s[queues + n]
+        s[queues + at], s[last + place], s[count] = last, at, n
+        s[q + place] = NONE
 
 
 @njit
@@ -144,6 +148,8 @@ def bank_changed(s: Words, ch: int, bank: int, row_changed: bool) -> None:
         q = bank + BK_QUEUE + QUEUE_WORDS * write
         head = s[q + Q_HEAD]
         if head == NONE:
+            if s[q + Q_COL_AT] != NONE or s[q + Q_ROW_AT] != NONE:
+                renew(s, ch, bank, q, write)
             continue
         if row_changed:
             s[q + Q_HIT] = NONE if row == NONE else find(s, bank, head, True)
@@ -151,17 +157,25 @@ def bank_changed(s: Words, ch: int, bank: int, row_changed: bool) -> None:
         renew(s, ch, bank, q, write)
 
 
-@njit
+@inlined
 def renew(s: Words, ch: int, bank: int, q: int, write: int) -> None:
-    """Work out the column and the row candidate of one queue."""
-    hit, other, row = s[q + Q_HIT], s[q + Q_OTHER], s[bank + BK_ROW]
-    s[q + Q_COL], s[q + Q_ROW] = NO_CYCLE, NO_CYCLE
+    """Work out the column and the row candidate of one queue and list it accordingly."""
+    hit = s[q + Q_HIT]
+    list_candidate(s, s[ch + CH_COLS + write], ch + CH_COLS_N + write, Q_COL_AT, q, hit != NONE)
     if hit != NONE:
         ok = s[bank + (BK_WR_OK if write else BK_RD_OK)]
         s[q + Q_COL] = max(ok, s[hit + RQ_ARRIVE] + 1)
         s[q + Q_COL_SEQ] = s[hit + RQ_SEQ]
+    has_row = renew_row(s, ch, bank, q, hit, s[q + Q_OTHER])
+    list_candidate(s, s[ch + CH_ROWS + write], ch + CH_ROWS_N + write, Q_ROW_AT, q, has_row)
+
+
+@inlined
+def renew_row(s: Words, ch: int, bank: int, q: int, hit: int, other: int) -> bool:
+    """Work out the row candidate of one queue; returns whether it has one."""
+    row = s[bank + BK_ROW]
     if other == NONE:
-        return
+        return False
     seq, arrived = s[other + RQ_SEQ], s[other + RQ_ARRIVE] + 1
     s[q + Q_ROW_SEQ] = seq
     if row == NONE:
@@ -169,12 +183,13 @@ def renew(s: Words, ch: int, bank: int, q: int, write: int) -> None:
         s[q + Q_ROW_GROUP] = s[bank + BK_GROUP] + GP_ACT_OK
         s[q + Q_ROW_RANK] = s[bank + BK_RANK] + RK_ACT_OK
         s[q + Q_IS_ACT] = 1
-        return
+        return True
     if s[bank + BK_ACTIVE] != NONE:
-        return
+        return False
     is_guarded = hit != NONE and s[s[ch + CH_MEM] + T_ROW_HIT_FIRST] != 0
     if is_guarded and s[hit + RQ_ARRIVE] < arrived:  # a hit that came no later keeps the row open
-        return
+        return False
     s[q + Q_ROW] = max(s[bank + BK_PRE_OK], arrived)
     s[q + Q_ROW_GROUP], s[q + Q_ROW_RANK] = H_ZERO, s[bank + BK_RANK] + RK_PRE_OK
     s[q + Q_IS_ACT] = 0
+    return True

@@ -12,7 +12,8 @@ from npusim.memory.dram.commands import (
     refresh_all,
     refresh_bank,
 )
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined, njit
+from npusim.memory.jumps.record import give_up
 from npusim.memory.layout import (
     BANK_WORDS,
     BK_ACT_OK,
@@ -87,7 +88,7 @@ def drop_first(s: Words, ch: int) -> None:
     s[ch + CH_REF_PENDING] -= 1
 
 
-@njit
+@inlined
 def is_room_for_refresh(s: Words, ch: int) -> bool:
     """Whether the list takes one more refresh of every rank; else it waits until it does."""
     free = s[ch + CH_LIST_LIMIT] - s[ch + CH_REF_PENDING] - s[ch + CH_NUM_BANKS]
@@ -97,6 +98,7 @@ def is_room_for_refresh(s: Words, ch: int) -> bool:
 @njit
 def fall_due(s: Words, ch: int) -> None:
     """A refresh interval ended: put the refresh on the list and set the next one."""
+    give_up(s)
     mem = s[ch + CH_MEM]
     if not is_room_for_refresh(s, ch):
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npusim.memory.jit import njit
+from npusim.memory.jit import inlined
 from npusim.memory.layout import (
     BK_ACTIVE,
     BK_PC,
@@ -34,7 +34,7 @@ from npusim.memory.layout import (
 )
 
 
-@njit
+@inlined
 def classify(s: Words, transfers: Words, ch: int, req: int, kind: int) -> None:
     """Count a request once, by what its first command found."""
     if s[req + RQ_CLASS] != CLASS_NEW:
@@ -53,14 +53,14 @@ def classify(s: Words, transfers: Words, ch: int, req: int, kind: int) -> None:
         transfers[tid * TRANSFER_WORDS + at] += 1
 
 
-@njit
+@inlined
 def no_hit_queued(s: Words, bank: int) -> bool:
     """Whether neither queue holds a request to the open row."""
     q = bank + BK_QUEUE
     return s[q + Q_HIT] == NONE and s[q + QUEUE_WORDS + Q_HIT] == NONE
 
 
-@njit
+@inlined
 def leave_active(s: Words, ch: int, bank: int, req: int) -> None:
     """Remove a request from the active list, keeping its order."""
     s[bank + BK_ACTIVE] = NONE
@@ -74,7 +74,7 @@ def leave_active(s: Words, ch: int, bank: int, req: int) -> None:
     s[ch + CH_ACTIVE_N] = n
 
 
-@njit
+@inlined
 def free_request(s: Words, ch: int, req: int) -> None:
     """Return a served request to the channel's pool."""
     s[req + RQ_NEXT] = s[ch + CH_FREE_REQ]
