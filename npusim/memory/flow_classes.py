@@ -6,11 +6,11 @@ from fractions import Fraction
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
+from npusim.memory.checks import unloaded_read_ps
 from npusim.memory.efficiency import efficiency
 from npusim.memory.measure import Mix, Source
 from npusim.memory.patterns import LONG, SAMPLES, channel_mask, interleave, unit_bytes
 from npusim.memory.specs import DramConfig
-from npusim.memory.system import unloaded_read_ps
 
 if TYPE_CHECKING:
     from npusim.memory.efficiency import Efficiency

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def tier_records(piece: Piece, tally: Tally, spec: RunSpec) -> tuple[TierRecord, ...]:
     """Tiers of a phase, nearest first."""
-    from npusim.memory.system import unloaded_read_ps  # loads numba
+    from npusim.memory.checks import unloaded_read_ps  # loads numba
 
     target = Target(spec.system, peak_bytes_per_s(spec.system), spec.compiler.max_cores)
     outer = [
