@@ -1,4 +1,4 @@
-"""Agreement of the fidelities per stage: ``python benchmarks/fidelity.py SYSTEM MODEL QUANT LENGTH``.
+"""Agreement of the fidelities per stage: `python benchmarks/fidelity.py SYSTEM MODEL QUANT LENGTH`.
 
 Prints, for prefill and decode, every stage's time at `burst` and the error of `transfer` against
 it; phases also at `analytic` and beside the closed-form bound.
@@ -41,9 +41,8 @@ def report(title: str, records: dict, cpu_s: dict) -> None:
     for stage in exact.stages:
         share = 100 * stage.elapsed_ps / exact.elapsed_ps
         error = 100 * (others[stage.stage].elapsed_ps / max(stage.elapsed_ps, 1) - 1)
-        print(
-            f"    {stage.stage:14s} {stage.elapsed_ps / 1e6:12.2f} us {share:5.1f} % {error:+8.2f} %"
-        )
+        time_us = stage.elapsed_ps / 1e6
+        print(f"    {stage.stage:14s} {time_us:12.2f} us {share:5.1f} % {error:+8.2f} %")
 
 
 if __name__ == "__main__":

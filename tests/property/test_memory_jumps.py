@@ -152,7 +152,7 @@ def test_jumping_equals_stepping():
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(programs(), st.lists(st.integers(0, 60_000_000), max_size=6))
 def test_jumping_equals_stepping_on_many_programs(program, stops):
     check(program, stops)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from results_samples import tiny_phase, tiny_run
 
 import npusim as ns
 from npusim.analytic.golden_formula import blended_bandwidth
@@ -13,6 +12,7 @@ from npusim.errors import SimulationError
 from npusim.results.derived import effective_bandwidth
 from npusim.results.invariants import check_phase
 from npusim.results.records import TierRecord
+from tests.unit.results_samples import tiny_phase, tiny_run
 
 GB = 10**9
 

@@ -141,7 +141,8 @@ def test_the_closed_form_is_no_slower_than_what_is_simulated(system, phase):
     for fidelity, record in by_fidelity.items():
         assert record.bound_ps == closed.bound_ps
         assert record.macs == closed.macs
-        assert record.kernels == closed.kernels
+        # the closed form fuses nothing
+        assert record.kernels <= closed.kernels
         assert closed.bound_ps <= closed.elapsed_ps <= record.elapsed_ps, fidelity
     burst, transfer = by_fidelity["burst"], by_fidelity["transfer"]
     log_differences(system, phase, burst, transfer)
