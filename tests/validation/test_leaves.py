@@ -114,6 +114,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     **{(name, f"{CORE}.register_file_bytes"): FUSION for name in UNFUSING},
     **{(name, f"{CORE}.vector.lanes.fp32"): FP32 for name in UNFUSING},
     ("tpu-v6e", f"{CORE}.register_file_bytes"): SLOW_LANES,
+    ("tpu-v6e", "devices.npu.shared_tiles"): "a single core shares no tiles",
     ("tpu-v6e", f"{CORE}.dma.bytes_per_cycle"): NO_TIER,
     ("*", f"{CORE}.vector.op_cycles.copy"): COPY,
     ("*", f"{CORE}.vector.op_cycles.tanh"): TANH,
