@@ -198,3 +198,35 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b" " * 100_000))
     with pytest.raises(WorkloadError, match="unpacks to more than 1000 bytes"):
         import_file(path)
+
+
+def _kineto(path, *calls):
+    """A trace of calls (name, start, duration, input shapes) on one thread."""
+    events = [
+        {
+            "ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur,
+            "args": {"Input Dims": shapes, "Input type": ["float"] * len(shapes)},
+        }
+        for name, ts, dur, shapes in calls
+    ]  # fmt: skip
+    path.write_text(json.dumps({"traceEvents": events}))
+    return import_file(path)
+
+
+def test_unknown_leaves_of_a_kineto_trace_fall_back_and_are_counted(tmp_path):
+    found = _kineto(
+        tmp_path / "t.json",
+        ("aten::linear", 0, 10, [[4, 8], [16, 8]]),
+        ("aten::mm", 1, 5, [[4, 8], [8, 16]]),  # inside the linear
+        ("aten::mystery", 20, 5, [[4, 8]]),
+        ("aten::view", 30, 1, [[4, 8]]),
+    )
+    assert found.facts()["macs"] == 4 * 8 * 16
+    assert found.fallbacks == {"mystery": 1}
+
+
+def test_a_bias_of_another_shape_is_added_by_an_operator_of_its_own(tmp_path):
+    found = _kineto(tmp_path / "t.json", ("aten::addmm", 0, 9, [[4, 16], [4, 8], [8, 16]]))
+    product, bias = found.trace.steps[0]
+    assert product.vector_ops == ()
+    assert bias.vector_ops == (("add", 4 * 16),)

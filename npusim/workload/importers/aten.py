@@ -123,7 +123,7 @@ def _add_matmul(build: TraceBuilder, call: AtenCall) -> None:
     if not is_stacked and not build.is_produced(stationary.name):
         stationary = build.weight(stationary)
     if bias is not None:
-        bias = build.weight(bias) if bias.elems == shape.n else None
+        bias = build.weight(bias)
     build.matmul(call.name, moving, stationary, call.output, shape, bias=bias)
 
 

@@ -112,7 +112,20 @@ class TraceBuilder:
         transposed: bool = False,
         dtype: str | None = None,
     ) -> Tensor:
-        """`batch` products of (m x k) by (k x n)."""
+        """`batch` products of (m x k) by (k x n).
+
+        A bias that is not one value per column of a single product is added by an operator of its
+        own.
+        """
+        if bias is not None and (bias.elems != shape.n or shape.batch > 1):
+            product = replace(out, name=f"{out.name}.product")
+            self.matmul(
+                name, moving, stationary, product, shape, stage=stage, transposed=transposed,
+                dtype=dtype,
+            )  # fmt: skip
+            counts = vector_counts.add(out.elems)
+            self.vector(f"{name}.bias", "add", (product, bias), (out,), counts, out.elems)
+            return out
         lead = () if shape.batch == 1 else (shape.batch,)
         b_rows, b_columns = (shape.n, shape.k) if transposed else (shape.k, shape.n)
         operands = [

@@ -46,8 +46,8 @@ def convolution(
         matrix = build.tensor(f"{label}.im2col", (groups, m, k), image.dtype)
         build.copy(f"{label}.im2col", (image,), matrix, "im2col")
     weight = build.weight(replace(weight, shape=(groups, k, n)))
-    added = [build.weight(t) for t in bias if t.elems == filters]
+    added = build.weight(bias[0]) if bias else None
     build.matmul(
-        name, matrix, weight, out, shape, bias=added[0] if added and groups == 1 else None,
+        name, matrix, weight, out, shape, bias=added,
         stage="conv",
     )  # fmt: skip

@@ -66,12 +66,20 @@ def _topmost(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     chosen = []
     ends: dict[Any, float] = {}
     ordered = sorted(events, key=lambda e: (e["ts"], -e["dur"]))
-    for event in ordered:
-        thread = (event.get("pid"), event.get("tid"))
+    next_start: dict[int, float] = {}
+    following: dict[Any, float] = {}
+    for index in range(len(ordered) - 1, -1, -1):
+        thread = (ordered[index].get("pid"), ordered[index].get("tid"))
+        next_start[index] = following.get(thread, float("inf"))
+        following[thread] = ordered[index]["ts"]
+    for index, event in enumerate(ordered):
+        thread, end = (event.get("pid"), event.get("tid")), event["ts"] + event["dur"]
         if event["ts"] < ends.get(thread, float("-inf")):
             continue
-        if is_known(_plain(event["name"])):
-            ends[thread] = event["ts"] + event["dur"]
+        name = _plain(event["name"])
+        is_leaf = next_start[index] >= end and event["name"].startswith("aten::")
+        if is_known(name) or (is_leaf and name not in FREE):
+            ends[thread] = end
             chosen.append(event)
     return chosen
 

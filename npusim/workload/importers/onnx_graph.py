@@ -147,8 +147,13 @@ def _visit(
             found[name] = graph_input(place, declared[name], dims, dict(assumed))
         elif node.input and node.input[0]:
             found[name] = replace(graph.known[node.input[0]], value=None, is_constant=False)
+            graph.build.notes.append(
+                f"shape of {name!r} ({node.op_type}) is not inferable: taken from its first input"
+            )
     graph.known.update(found)
     outputs = [name for name in node.output if name and name in found]
+    if not outputs:
+        raise WorkloadError(place, "the shape of its output cannot be found")
     if all(graph.is_constant(name) for name in outputs):
         graph.fold(node)
         return

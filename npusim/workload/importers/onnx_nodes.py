@@ -122,8 +122,6 @@ def _matmul(graph: OnnxGraph, node: onnx.NodeProto, name: str, out: Tensor) -> N
         graph.build.fallback(name, node.op_type, (moving, stationary), (out,))
         return
     dtype = "int8" if node.op_type in ("QLinearMatMul", "MatMulInteger") else None
-    if bias is not None and bias.elems != shape.n:
-        bias = None
     graph.build.matmul(name, moving, stationary, out, shape, bias=bias, dtype=dtype)
 
 
