@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npusim.errors import WorkloadError
-from npusim.workload.trace import MARK, OperatorTrace
+from npusim.workload.trace import OperatorTrace
 
 if TYPE_CHECKING:
     import os
@@ -65,17 +65,6 @@ def write_trace(trace: OperatorTrace, path: str | os.PathLike[str]) -> None:
         raise WorkloadError(str(target), f"cannot be written: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
-
-
-def is_trace_file(path: Path) -> bool:
-    """Whether a `.jsonl` or `.parquet` file starts like an operator trace."""
-    if path.suffix == ".parquet":
-        return True
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return f'"{MARK}"' in file.readline(MAX_LINE_CHARS)
-    except OSError:
-        return False
 
 
 def _bounded(file: Iterable[str], where: str) -> Iterator[str]:

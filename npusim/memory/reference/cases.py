@@ -108,11 +108,6 @@ class ReferenceFolder:
         self._maps: dict[str, Any] = data["address_maps"]
         self._built: dict[str, ReferenceDevice] = {}
 
-    @property
-    def device_names(self) -> list[str]:
-        """Names of the devices."""
-        return list(self._devices)
-
     def device(self, name: str) -> ReferenceDevice:
         """A device by name."""
         if name not in self._devices:

@@ -38,11 +38,6 @@ _ALIASES = {
 }
 
 
-def is_scalesim(path: Path) -> bool:
-    """Whether a CSV starts with one of the two headings."""
-    return _columns(_rows(path)[0][1]) is not None
-
-
 def import_scalesim(path: Path, *, strict: bool = False) -> Imported:
     """Every line one matmul.
 
