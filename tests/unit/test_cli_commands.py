@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from fractions import Fraction
@@ -212,6 +213,15 @@ class RaisesWhenDropped:
         raise KeyboardInterrupt
 
 
+@pytest.fixture
+def heeds_interrupts():
+    """A background job may have been started with interrupts ignored."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupt_that_falls_into_a_destructor_still_stops(capsys, simulator, monkeypatch):
     def simulate_run(spec, _progress):
         RaisesWhenDropped()

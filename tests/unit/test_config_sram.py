@@ -10,6 +10,11 @@ from npusim.errors import ConfigError
 
 PAD = "system.devices.npu.core.scratchpad"
 TIER = "system.devices.npu.shared_sram"
+#: the shared tier of jetson-agx-orin as a cache with tags, which it ships without
+TAGS = (
+    f"{TIER}.cache={{line_bytes: 128 B, sector_bytes: 32 B, ways: 16, write_policy: write_back, "
+    "write_allocate: true, bypass_weights: false, bypass_kv: false, bypass_activations: false}"
+)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +40,11 @@ TIER = "system.devices.npu.shared_sram"
     ],
 )
 def test_an_impossible_sram_is_refused(system: str, override: str, message: str) -> None:
+    shipped = load_system(system)
+    if system == "jetson-agx-orin":
+        shipped = apply_system_overrides(shipped, [TAGS])
     with pytest.raises(ConfigError, match=message):
-        apply_system_overrides(load_system(system), [override])
+        apply_system_overrides(shipped, [override])
 
 
 def test_optional_keys_have_neutral_defaults() -> None:
@@ -48,7 +56,7 @@ def test_optional_keys_have_neutral_defaults() -> None:
 
 def test_roles_that_bypass_are_not_cached() -> None:
     changed = apply_system_overrides(
-        load_system("jetson-agx-orin"), [f"{TIER}.cache.bypass_weights=true"]
+        load_system("jetson-agx-orin"), [TAGS, f"{TIER}.cache.bypass_weights=true"]
     )
     shared = changed.devices["npu"].shared_sram
     assert shared is not None
