@@ -212,9 +212,10 @@ class DramConfig:
             min(timing.get(key, 0) for key in ("nRFCpb", "nREFIpb")) > 0,
             f"{where}.refresh", "per_bank needs nRFCpb and nREFIpb", self.device.name,
         )  # fmt: skip
+        row_cycle = timing.get("nRC", timing["nRAS"] + timing["nRP"])
         require(
-            timing.get("nPBR2PBR", 0) < timing["nREFIpb"],
-            f"{where}.refresh", "per_bank needs nPBR2PBR below nREFIpb", self.device.name,
+            timing.get("nPBR2PBR", 0) + row_cycle < timing["nREFIpb"],
+            f"{where}.refresh", "per_bank needs nPBR2PBR + nRC below nREFIpb", self.device.name,
         )  # fmt: skip
 
     def _check_round_robin(self, where: str) -> None:

@@ -15,6 +15,8 @@ from tests.property.memory_oracle_dram import Channel
 from tests.property.memory_oracle_parts import INFINITY, cycle_from, edge
 from tests.property.memory_oracle_round_robin import RoundRobinChannel
 
+SETTLED_PS = 3 * 10**8  # several times as long as the slowest small program takes
+
 
 @dataclass
 class Transfer:
@@ -85,6 +87,7 @@ class Oracle(Crossings):
         transfers, pending = [], list(submissions)
         while True:
             when, action = self.next_event()
+            assert when == INFINITY or when < SETTLED_PS, "nothing moves any more, but time does"
             if pending and pending[0][0] <= when:
                 transfers.append(self.submit(*pending.pop(0)))
             elif when == INFINITY:

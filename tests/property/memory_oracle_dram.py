@@ -140,7 +140,9 @@ class Channel:
             return
         deadline = INFINITY if self.second_act is None else self.second_act + t["AAD"]
         is_free = now >= self.row_bus
-        command = self.pick(now) if is_free and now < deadline else None
+        command = self.pick(now, is_free)
+        if now >= deadline:
+            command = None
         if command is not None and command[0] == "column":
             rank = self.ranks[self.banks[command[1].bank].rank]
             if t["WCK"] and now >= rank.wck_end:
@@ -158,39 +160,43 @@ class Channel:
             self.col_bus = self.row_bus = now + 1
             self.commands.append((now, "ACT2", -1))
 
-    def pick(self, now: int):
-        columns = [r for r in self.active if self.column_ok(r) <= now]
+    def pick(self, now: int, is_free: bool):
+        columns = [r for r in self.active if is_free and self.column_ok(r) <= now]
         if columns:
             return "column", min(columns, key=lambda r: r.accepted)  # ties: opened first
         if self.listed:
-            return self.refresh_command(now, True)
+            return self.refresh_command(now, True) if is_free else None
         self.judge_mode(now)
+        if not is_free:
+            return None
         queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
         commands = [("column", r) for r in queue if self.is_ready_hit(r, now)]
         commands += [c for r in queue if (c := self.row_command(r, queue, now, True)) is not None]
         return min(commands, key=lambda c: c[1].number, default=None)
 
     def use_column_bus(self, now: int) -> None:
+        if not self.listed:
+            self.judge_mode(now)
         if now < self.col_bus or (self.t["ODD"] and now % 2 == 0):
             return
         columns = [r for r in self.active if self.column_ok(r) <= now]
         if columns:
             self.issue_column(min(columns, key=lambda r: r.accepted), now)
         elif not self.listed:
-            self.judge_mode(now)
             queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
             hits = [r for r in queue if self.is_ready_hit(r, now)]
             if hits:
                 self.issue_column(min(hits, key=lambda r: r.number), now)
 
     def use_row_bus(self, now: int) -> None:
+        if not self.listed:
+            self.judge_mode(now)
         if now < self.row_bus:
             return
         parity = not self.t["ODD"] or now % 2 == 1
         if self.listed:
             command = self.refresh_command(now, parity)
         else:
-            self.judge_mode(now)
             queue = [r for r in self.queues[self.write_mode] if r.accepted < now]
             rows = [c for r in queue if (c := self.row_command(r, queue, now, parity)) is not None]
             command = min(rows, key=lambda c: c[1].number, default=None)

@@ -51,6 +51,7 @@ from npusim.memory.layout import (
     CH_PLAN_ROW,
     CH_PLAN_ROW_T,
     CH_QUEUED,
+    CH_REF_DUE,
     CH_REF_PENDING,
     CH_ROW_OK,
     CH_ROWS,
@@ -83,6 +84,7 @@ from npusim.memory.layout import (
     Q_ROW_RANK,
     Q_ROW_SEQ,
     READ,
+    REFRESH_NONE,
     RK_RD_OK,
     RK_WCK_END,
     RK_WR_OK,
@@ -96,6 +98,7 @@ from npusim.memory.layout import (
     T_CLOSED,
     T_DUAL,
     T_ODD,
+    T_REFRESH,
     T_WCK,
     WRITE,
     Words,
@@ -161,7 +164,8 @@ def plan(s: Words, ch: int, now: int) -> int:
         plan_refresh(s, ch, row_from, odd)
         row_key = RANK_REFRESH
     else:
-        if col_t > now or s[mem + T_DUAL]:
+        is_due = s[mem + T_REFRESH] != REFRESH_NONE and s[ch + CH_REF_DUE] <= now
+        if (col_t > now or s[mem + T_DUAL]) and not is_due:
             set_write_mode(s, ch, now)
         row_key = plan_queue(s, ch, col_from, row_from, odd)
     if s[ch + CH_ACT2_AT] != NONE:

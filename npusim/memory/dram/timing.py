@@ -119,13 +119,15 @@ def check_device(device: DramDevice) -> None:
         raise ConfigError(f"{where}.timing_nCK", "cycles are at least 0", negative)
     banks = device.bank_groups * device.banks_per_group * device.stack_ids
     bits = device.rows * device.columns * banks * device.device_width_bits
+    row_cycle = t.get("nRC", t["nRAS"] + t["nRP"])
     rules = (
         ("density = rows x columns x banks x width", device.density_bits == bits, bits),
-        ("nRC >= nRAS + nRP", t.get("nRC", t["nRAS"] + t["nRP"]) >= t["nRAS"] + t["nRP"] - 1, t),
+        ("nRC >= nRAS + nRP", row_cycle >= t["nRAS"] + t["nRP"] - 1, t),
         ("nCCDL >= nCCDS >= nBL", t["nCCDL"] >= t["nCCDS"] >= t["nBL"], t),
         ("nRRDL >= nRRDS", t["nRRDL"] >= t["nRRDS"], t),
         ("nFAW >= 3 x nRRDS", t["nFAW"] >= 3 * t["nRRDS"], t),
-        ("nRFC < nREFI", t["nRFC"] < t["nREFI"], t),
+        ("nRFC + nRC < nREFI: a row opens and closes between refreshes",
+         t["nRFC"] + row_cycle < t["nREFI"], t),
         ("width is a multiple of the device width",
          device.width_bits % device.device_width_bits == 0, device.width_bits),
         ("bursts are whole bytes", device.width_bits * device.burst_length % 8 == 0, None),
