@@ -70,7 +70,7 @@ def test_an_unknown_device_names_the_nearest():
         ("nRC", 60, "nRC >= nRAS"),
         ("nCCDL", 2, "nCCDL >= nCCDS"),
         ("nFAW", 8, "nFAW >= 3"),
-        ("nREFI", 100, "nRFC + nRC < nREFI"),
+        ("nREFI", 576 + 74, "nRFC . nRC < nREFI"),
         ("nRP", -1, "at least 0"),
         ("nXYZ", 1, "unknown"),
     ],
