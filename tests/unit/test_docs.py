@@ -102,6 +102,7 @@ def pairs(keys: str, texts: str) -> list[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_examples_run(code, tmp_path):
+    (tmp_path / "tests").symlink_to(ROOT / "tests")  # the data that examples of a checkout read
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
