@@ -49,9 +49,11 @@ COUNTS = (
     CA_EVICTIONS,
 ) = range(8, 16)  # fmt: skip
 CA_LINES = 16
-LN_TAG, LN_VALID, LN_DIRTY, LN_USED, LN_FILLS = range(5)  # LN_FILLS: a word per sector
+# a word per sector from LN_FILLS on: the fill that brought it; then one: the lookup that wrote it
+LN_TAG, LN_VALID, LN_DIRTY, LN_USED, LN_FILLS = range(5)
 
-# --- rows of a lookup: kind, address, bytes, number of the fill awaited (0: none) -----------------
+# --- rows of a lookup: kind, address, bytes, number -----------------------------------------------
+# the number: of what is read from the SRAM the fill awaited (0: none), of what goes back its writer
 ROW_SRAM, ROW_FILL, ROW_BACK, ROW_THROUGH = range(4)
 ROW_WORDS = 4
 
@@ -98,12 +100,13 @@ class CacheTags:
         self.config = config
         sectors = config.line_bytes // config.sector_bytes
         lines = config.sets * config.ways
-        self._words = np.zeros(CA_LINES + lines * (LN_FILLS + sectors), dtype=np.int64)
+        self._step = LN_FILLS + 2 * sectors
+        self._words = np.zeros(CA_LINES + lines * self._step, dtype=np.int64)
         self._words[: CA_STAMP + 1] = (
             config.sets, config.ways, config.line_bytes, config.sector_bytes, sectors,
             config.write_back, config.write_allocate, 0,
         )  # fmt: skip
-        self._words[CA_LINES :: LN_FILLS + sectors] = -1
+        self._words[CA_LINES :: self._step] = -1
         self._rows = np.zeros((0, ROW_WORDS), dtype=np.int64)
 
     def lookup(self, runs: Words, *, is_write: bool, fill: int, known_fill: int) -> Words:
@@ -114,14 +117,16 @@ class CacheTags:
         runs : ndarray of int64, shape (n, 4)
             Base, bytes, stride, count.
         fill : int
-            Number that the sectors fetched now are awaited by, above all earlier ones.
+            Number of the lookup, above all earlier ones: the sectors fetched now are awaited by it,
+            and those written now carry it until they are written back.
         known_fill : int
             Fills up to this number have arrived.
 
         Returns
         -------
         ndarray of int64, shape (rows, 4)
-            Kind, address, bytes and, for what is read from the SRAM, the fill awaited or 0.
+            Kind, address, bytes and, for what is read from the SRAM, the fill awaited or 0; for
+            what is written back, the number of the lookup that wrote it.
         """
         return self._rows_of(_lookup, runs, int(is_write), fill, known_fill)
 
@@ -129,14 +134,20 @@ class CacheTags:
         """What a transfer around the cache makes it write back; rows as of `lookup`."""
         return self._rows_of(_pass_by, runs, int(is_write))
 
+    def flush(self) -> Words:
+        """Write all dirty sectors back, in the order of their addresses; rows as of `lookup`."""
+        rows = np.zeros((self.dirty_bytes() // self.config.sector_bytes, ROW_WORDS), dtype=np.int64)
+        count = _flush(self._words.ctypes.data, rows.ctypes.data)
+        ordered: Words = rows[:count][np.argsort(rows[:count, 1])]
+        return ordered
+
     def counts(self) -> tuple[int, ...]:
         """Totals so far, in the order of `COUNTS`."""
         return tuple(self._words[CA_REQUESTED : CA_REQUESTED + len(COUNTS)].tolist())
 
     def dirty_bytes(self) -> int:
         """Bytes that the memory behind does not have."""
-        step = LN_FILLS + int(self._words[CA_SECTORS])
-        masks = self._words[CA_LINES + LN_DIRTY :: step]
+        masks = self._words[CA_LINES + LN_DIRTY :: self._step]
         return sum(int(mask).bit_count() for mask in masks[masks != 0]) * self.config.sector_bytes
 
     def _rows_of(self, function: object, runs: Words, write: int, *fills: int) -> Words:
@@ -171,9 +182,15 @@ def add_row(rows: Words, n: int, kind: int, addr: int, size: int, fill: int) -> 
 
 
 @njit
+def line_words(t: Words) -> int:
+    """Words of a line."""
+    return LN_FILLS + 2 * t[CA_SECTORS]
+
+
+@njit
 def find_line(t: Words, number: int) -> int:
     """The line of this number (address // line bytes), -1 if absent."""
-    step = LN_FILLS + t[CA_SECTORS]
+    step = line_words(t)
     first = CA_LINES + (number % t[CA_SETS]) * t[CA_WAYS] * step
     for way in range(t[CA_WAYS]):
         if t[first + way * step + LN_TAG] == number:
@@ -184,7 +201,7 @@ def find_line(t: Words, number: int) -> int:
 @njit
 def victim_of(t: Words, number: int) -> int:
     """The line that gives way: an invalid one, else the least recently used."""
-    step = LN_FILLS + t[CA_SECTORS]
+    step = line_words(t)
     first = CA_LINES + (number % t[CA_SETS]) * t[CA_WAYS] * step
     chosen = first
     for way in range(t[CA_WAYS]):
@@ -202,7 +219,8 @@ def write_back(t: Words, line: int, sector: int, rows: Words, n: int) -> int:
     t[line + LN_DIRTY] &= ~(1 << sector)
     t[CA_BACK_BYTES] += t[CA_SECTOR]
     addr = t[line + LN_TAG] * t[CA_LINE] + sector * t[CA_SECTOR]
-    return add_row(rows, n, ROW_BACK, addr, t[CA_SECTOR], 0)
+    writer = t[line + LN_FILLS + t[CA_SECTORS] + sector]
+    return add_row(rows, n, ROW_BACK, addr, t[CA_SECTOR], writer)
 
 
 @njit
@@ -245,6 +263,7 @@ def look_up_sector(
         return add_row(rows, n, ROW_SRAM, addr, size, awaited if awaited > known else 0)
     if t[CA_BACK]:
         t[line + LN_DIRTY] |= bit
+        t[line + LN_FILLS + t[CA_SECTORS] + sector] = fill
     else:
         t[CA_THROUGH_BYTES] += size
         n = add_row(rows, n, ROW_THROUGH, addr, size, 0)
@@ -322,4 +341,17 @@ def _pass_by(tags_at: int, runs_at: int, num_runs: int, write: int, rows_at: int
         for k in range(runs[4 * i + 3]):
             addr = runs[4 * i] + k * runs[4 * i + 2]
             n = pass_range(t, addr, addr + runs[4 * i + 1], write, rows, n)
+    return n
+
+
+@entry
+def _flush(tags_at: int, rows_at: int) -> int:
+    """`CacheTags.flush` on addresses, line by line; returns the number of rows."""
+    t, rows = words_at(tags_at), words_at(rows_at)
+    n = 0
+    for number in range(t[CA_SETS] * t[CA_WAYS]):
+        line = CA_LINES + number * line_words(t)
+        for sector in range(t[CA_SECTORS]):
+            if t[line + LN_DIRTY] >> sector & 1:
+                n = write_back(t, line, sector, rows, n)
     return n

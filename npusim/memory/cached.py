@@ -12,8 +12,9 @@ ports. Its parts are transfers of the system behind, each on the path it takes:
 - dirty sectors that lose their place are written by the cache's own port; nobody waits for them.
 
 It is complete when its last part is. Transfers around the cache (roles in `bypass`) take the DRAM
-path; dirty sectors they would miss are written back first. Dirty bytes stay where they are at the
-end of a run.
+path; dirty sectors they would miss are written back first. What is dirty when the last transfer is
+complete is written back before the run is over (`drain`), in the order of addresses. Bytes written
+back, whenever that is, count for the transfer that wrote them last.
 
 Left out: tags change at submission, not on arrival, and without cycles of their own; a limit of
 misses in flight other than `outstanding` of the engines.
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 #: what one transfer did at the cache, and bytes it had the DRAM read and write
 TRAFFIC = (*COUNTS, "dram_read_bytes", "dram_write_bytes")
+_BACK = COUNTS.index("write_back_bytes")
 
 
 class _Transfer:
@@ -58,7 +60,7 @@ class _Transfer:
         self.extra_bytes = 0  # that its parts move beyond what was asked
         self.parts: list[int] = []  # transfers behind that it waits for
         self.in_dram: list[int] = []  # transfers behind with the DRAM, write-backs included
-        self.counts = (0,) * len(COUNTS)
+        self.counts = [0] * len(COUNTS)
         self.dram_bytes = [0, 0]  # read, written
 
 
@@ -107,6 +109,8 @@ class CachedMemory:
         self._fill_of: dict[int, int] = {}  # by transfer behind: number of the fill it brings
         self._new: list[_Request] = []
         self._fills = 0
+        self._written_ps = 0  # when the last write-back was complete
+        self._writers: dict[int, _Transfer] = {}  # by number of their lookup
         self._known_fill = 0  # fills up to this number have arrived
         self._fill_ps: dict[int, int] = {}  # arrival of later fills that have been committed
         self._waiting: dict[int, list[tuple[_Transfer, int, Runs]]] = {}  # by fill: SRAM reads
@@ -154,10 +158,17 @@ class CachedMemory:
                 return []
 
     def drain(self) -> int:
-        """Finish everything accepted, write-backs included."""
+        """Finish everything accepted and write back all that is dirty; end of the last write."""
+        self._finish()
+        last_ps = max((transfer.done_ps for transfer in self._transfers), default=0)
+        self._write_back(max(last_ps, self._behind.clock_ps), self._tags.flush())
+        self._finish()
+        return max(self._written_ps, self._behind.drain())
+
+    def _finish(self) -> None:
+        """Complete all transfers of the system behind."""
         while self._behind.pending:
             self._note(self._behind.advance(None))
-        return self._behind.drain()
 
     def transfer_counters(self, tid: int) -> tuple[int, int, int, int, int]:
         """DRAM accesses, row hits, misses and conflicts it caused, and the bytes it asked for."""
@@ -168,12 +179,12 @@ class CachedMemory:
         return accesses, hits, misses, conflicts, moved - transfer.extra_bytes
 
     def cache_traffic(self, tid: int) -> tuple[int, ...]:
-        """`TRAFFIC` of one transfer; what it made the cache write back counts as its own."""
+        """`TRAFFIC` of one transfer; what it wrote and the cache wrote back counts as its own."""
         transfer = self._transfers[tid]
         return (*transfer.counts, *transfer.dram_bytes)
 
     def dirty_bytes(self) -> int:
-        """Bytes that the DRAM does not have yet."""
+        """Bytes that the DRAM does not have yet; none after `drain`."""
         return self._tags.dirty_bytes()
 
     def attribution(self, now_ps: int, memory: int) -> Runs:
@@ -202,10 +213,12 @@ class CachedMemory:
             else:
                 if memory == self._dram:
                     rows = self._tags.pass_by(runs, is_write=is_write)
-                    self._write_back(transfer, now_ps, rows[:, 1:3])
+                    self._write_back(now_ps, rows)
                 self._send(transfer, now_ps, port, memory, is_write, runs, receivers)
             after = self._tags.counts()
-            transfer.counts = tuple(b - a for a, b in zip(before, after, strict=True))
+            own = [b - a for a, b in zip(before, after, strict=True)]
+            own[_BACK] = 0  # of the writers
+            transfer.counts = [sum(pair) for pair in zip(transfer.counts, own, strict=True)]
 
     def _split(
         self, transfer: _Transfer, now_ps: int, port: int, is_write: bool, runs: Runs
@@ -216,8 +229,10 @@ class CachedMemory:
         rows = self._tags.lookup(
             runs, is_write=is_write, fill=self._fills, known_fill=self._known_fill
         )
+        if is_write:
+            self._writers[self._fills] = transfer
         kind, moved = rows[:, 0], rows[:, 1:3]
-        self._write_back(transfer, now_ps, moved[kind == ROW_BACK])
+        self._write_back(now_ps, rows[kind == ROW_BACK])
         fills = moved[kind == ROW_FILL]
         if len(fills):
             tid = self._send(transfer, now_ps, port, self._dram, False, _runs(fills))
@@ -293,11 +308,14 @@ class CachedMemory:
             self._charge(transfer, tid, is_write, runs)
         return tid
 
-    def _write_back(self, transfer: _Transfer, now_ps: int, moved: Runs) -> None:
-        if len(moved):
-            runs = _runs(moved)
+    def _write_back(self, now_ps: int, rows: Runs) -> None:
+        """Write dirty sectors to the DRAM, those of one writer in a row as one transfer."""
+        borders = np.flatnonzero(np.diff(rows[:, 3])) + 1
+        for part in np.split(rows, borders) if len(rows) else ():
+            writer, runs = self._writers[int(part[0, 3])], _runs(part[:, 1:3])
             tid = self._behind.submit(now_ps, self._port, self._dram, True, runs)
-            self._charge(transfer, tid, True, runs)
+            self._charge(writer, tid, True, runs)
+            writer.counts[_BACK] += int(part[:, 2].sum())
 
     def _charge(self, transfer: _Transfer, tid: int, is_write: bool, runs: Runs) -> None:
         transfer.in_dram.append(tid)
@@ -314,7 +332,8 @@ class CachedMemory:
                     self._plan(at_ps, waiter, port, runs)
             transfer = self._owner.pop(tid, None)
             if transfer is None:
-                continue  # a write-back
+                self._written_ps = max(self._written_ps, at_ps)  # a write-back
+                continue
             transfer.left -= 1
             transfer.done_ps = max(transfer.done_ps, at_ps)
             if not transfer.left:

@@ -52,7 +52,7 @@ def model_approximations(
                 "cache",
                 "shared_sram",
                 None,
-                "a transfer is looked up when it is submitted; dirty bytes stay at the end",
+                "looked up when a transfer is submitted; every phase starts with an empty cache",
             )
         )
     if "shared_sram" in compiled.activation_space:

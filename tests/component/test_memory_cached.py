@@ -55,6 +55,10 @@ def drive(memory, requests, horizons=()):
     return [done[tid] for tid in tids]
 
 
+def traffic(memory, tid):
+    return dict(zip(TRAFFIC, memory.cache_traffic(tid), strict=True))
+
+
 def read(base, size=64, now=0, port=FIRST, target=CACHE):
     return now, port, target, False, base, size
 
@@ -105,7 +109,18 @@ def test_a_written_line_goes_back_when_it_loses_its_place_and_nobody_waits():
     assert ends[2] == 402_000
     assert behind.memory_counters(SLOW)["write_bytes"] == 64
     assert memory.dirty_bytes() == 0
-    assert dict(zip(TRAFFIC, memory.cache_traffic(2), strict=True))["write_back_bytes"] == 64
+    written_back = [traffic(memory, tid)["write_back_bytes"] for tid in range(3)]
+    assert written_back == [64, 0, 0]  # the bytes are the writer's, whoever takes their place
+
+
+def test_what_is_dirty_at_the_end_is_written_back_in_the_order_of_addresses():
+    # lines 0 and 4, dirty by two transfers. Both go back when the last write is complete
+    memory, behind = cached()
+    ends = drive(memory, [write(512), write(0, now=200_000)])
+    assert memory.dirty_bytes() == 0
+    assert behind.memory_counters(SLOW)["write_bytes"] == 128
+    assert [traffic(memory, tid)["dram_write_bytes"] for tid in range(2)] == [64, 64]
+    assert memory.drain() > ends[1]
 
 
 @pytest.mark.parametrize(
@@ -119,9 +134,14 @@ def test_a_written_line_goes_back_when_it_loses_its_place_and_nobody_waits():
 )
 def test_policies_of_a_write(keys, slow_bytes, dirty):
     memory, behind = cached(**keys)
-    drive(memory, [write(0)])
-    assert behind.memory_counters(SLOW)["write_bytes"] == slow_bytes
+    memory.submit(0, FIRST, CACHE, True, np.array([[0, 64, 0, 1]]))
+    while memory.pending:
+        memory.advance(None)
     assert memory.dirty_bytes() == dirty
+    memory.drain()
+    assert behind.memory_counters(SLOW)["write_bytes"] == 64  # sooner or later
+    assert traffic(memory, 0)["write_back_bytes"] == dirty
+    assert traffic(memory, 0)["through_bytes"] == slow_bytes
     assert memory.transfer_counters(0)[4] == 64
 
 

@@ -160,8 +160,8 @@ def test_tags_equal_a_plain_cache_access_by_access(config, accesses):
 
 
 @settings(max_examples=60, deadline=None)
-@given(CONFIGS, ACCESSES)
-def test_every_byte_moved_is_counted_and_what_is_dirty_comes_back(config, accesses):
+@given(CONFIGS, ACCESSES, st.booleans())
+def test_every_byte_moved_is_counted_and_what_is_dirty_comes_back(config, accesses, is_flush):
     tags = CacheTags(config)
     moved, written = dict.fromkeys(range(4), 0), 0
     for base, size, stride, count, is_write, _ in accesses:
@@ -180,6 +180,9 @@ def test_every_byte_moved_is_counted_and_what_is_dirty_comes_back(config, access
         assert moved[ROW_THROUGH] == written
         assert moved[ROW_BACK] == tags.dirty_bytes() == 0
     dirty = tags.dirty_bytes()
+    if is_flush:
+        rows = tags.flush()
+        assert (rows[:, 2].sum(), sorted(rows[:, 1])) == (dirty, rows[:, 1].tolist())
     tags.pass_by(np.array([[0, 1024, 0, 1]]), is_write=False)
     assert named(tags)["write_back_bytes"] == counts["write_back_bytes"] + dirty
     assert tags.dirty_bytes() == 0
@@ -204,7 +207,7 @@ def test_only_the_sectors_asked_for_are_fetched_and_lru_gives_way():
     assert lookup(tags, 40, 10) == [[ROW_FILL, 32, 32, 0]]
     lookup(tags, 128, 32, is_write=True)
     lookup(tags, 40, 10)
-    assert lookup(tags, 256, 1) == [[ROW_BACK, 128, 32, 0], [ROW_FILL, 256, 32, 0]]
+    assert lookup(tags, 256, 1) == [[ROW_BACK, 128, 32, 1], [ROW_FILL, 256, 32, 0]]
     assert lookup(tags, 32, 32, known=1) == [[ROW_SRAM, 32, 32, 0]]
     assert named(tags)["evictions"] == 1
 
@@ -238,3 +241,12 @@ def test_impossible_caches_are_refused(keys, message):
         CacheConfig(
             **{"capacity_bytes": 4096, "line_bytes": 128, "sector_bytes": 32, "ways": 4, **keys}
         )
+
+
+def test_what_goes_back_carries_the_number_of_its_last_writer():
+    tags = CacheTags(CacheConfig(1024, 128, 64, 2))
+    lookup(tags, 0, 128, is_write=True, fill=5)  # sectors 0 and 1 of line 0
+    lookup(tags, 64, 64, is_write=True, fill=6)
+    lookup(tags, 512, 64, fill=7)
+    rows = lookup(tags, 1024, 64, fill=8)  # takes the place of line 0
+    assert rows == [[ROW_BACK, 0, 64, 5], [ROW_BACK, 64, 64, 6], [ROW_FILL, 1024, 64, 0]]
