@@ -13,6 +13,7 @@ from npusim.cli.request import RunRequest, blaming_options, build_run_spec
 from npusim.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
+    from npusim.config.run_spec import WorkloadConfig
     from npusim.program import Program
 
 ModelOrOperator = Annotated[
@@ -25,7 +26,11 @@ Shape = Annotated[
 ]
 PhaseName = Annotated[
     str | None,
-    typer.Option("--phase", metavar="prefill|decode", help="Default: the first phase that runs."),
+    typer.Option(
+        "--phase",
+        metavar="prefill|decode|mixed|draft",
+        help="Default: the first phase that runs.",
+    ),
 ]
 KernelName = Annotated[
     str | None, typer.Option("--kernel", metavar="NAME", help="Only commands of this kernel.")
@@ -34,7 +39,7 @@ Limit = Annotated[
     int,
     typer.Option("--limit", parser=given.at_least(1), metavar="N", help="Show at most N commands."),
 ]
-_PHASES = ("prefill", "decode")
+_PHASES = ("prefill", "draft_prefill", "decode", "mixed", "draft")
 
 
 def explain_program(
@@ -96,7 +101,7 @@ def explain_program(
 def _run_program(request: RunRequest, phase: str | None) -> tuple[str, Program]:
     """Phase and program of a run."""
     spec = build_run_spec(request)
-    name = _phase(phase, spec.workload.prompt_len is not None)
+    name = _phase(phase, spec.workload)
     from npusim.simulation import compile_run  # numpy and networkx are slow to load
 
     return name, compile_run(spec, name)
@@ -135,10 +140,11 @@ def _check_kernel(name: str, known: set[str]) -> None:
         raise ConfigError("--kernel", "no kernel has this name", name, nearest(name, known))
 
 
-def _phase(name: str | None, has_prefill: bool) -> str:
+def _phase(name: str | None, workload: WorkloadConfig) -> str:
     """The phase asked for, or the first one of the run."""
     if name is None:
-        return "prefill" if has_prefill else "decode"
+        steps = "decode" if workload.chunk_tokens is None else "mixed"
+        return steps if workload.prompt_len is None else "prefill"
     if name not in _PHASES:
         rule = f"must be one of {', '.join(_PHASES)}"
         raise ConfigError("--phase", rule, name, nearest(name, _PHASES))

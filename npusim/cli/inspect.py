@@ -9,6 +9,7 @@ import typer
 
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json, result_console
+from npusim.cli.request import workload_config
 from npusim.errors import WorkloadError, nearest
 from npusim.units import format_bytes
 
@@ -30,6 +31,11 @@ Graph = Annotated[
 ]
 DEFAULT_TOKENS = 512
 _PHASES = ("prefill", "decode")
+#: settings of decode steps, which a prefill does not have
+_OF_STEPS = tuple(
+    f"workload.{key}"
+    for key in ("chunk_", "speculate_tokens", "accept_frac", "draft_model", "generate_len")
+)
 
 
 def inspect(
@@ -40,6 +46,7 @@ def inspect(
     batch: given.Batch = None,
     quant: given.Quant = None,
     kv_dtype: given.KvDtype = None,
+    overrides: given.WorkloadOverrides = None,
     graph: Graph = None,
     json: given.Json = False,
 ) -> None:
@@ -51,13 +58,17 @@ def inspect(
 
     npusim inspect deepseek-v3 --phase decode --context 4096 --json
 
+    npusim inspect deepseek-v3 --set workload.mtp_layers=1
+
+    npusim inspect llama-3.1-8b --phase decode --batch 8 --set workload.chunk_tokens=256
+
     npusim inspect model.onnx --graph graph.html
     """
     if phase is not None and phase not in _PHASES:
         rule = f"must be one of {', '.join(_PHASES)}"
         raise WorkloadError("--phase", rule, phase, nearest(phase, _PHASES))
     lengths = {"prefill": prompt, "decode": context}
-    workloads = _workloads(model, phase, lengths, batch, quant, kv_dtype)
+    workloads = _workloads(model, phase, lengths, (batch, quant, kv_dtype), overrides or [])
     graphs = _graphs(workloads)
     from npusim.workload.inspection import phase_facts  # numpy is slow to load
 
@@ -86,19 +97,21 @@ def _workloads(
     model: str,
     phase: str | None,
     lengths: dict[str, int | None],
-    batch: int | None,
-    quant: str | None,
-    kv_dtype: str | None,
+    formats: tuple[int | None, str | None, str | None],
+    overrides: list[str],
 ) -> dict[str, Workload | TraceWorkload]:
     """A workload per phase asked for; a file that holds passes has its own."""
     # networkx and the importers are slow to load
+    from npusim.config.overrides import apply_workload_overrides
     from npusim.workload.importers import import_file
     from npusim.workload.loading import load_model
     from npusim.workload.trace_workload import TraceWorkload
-    from npusim.workload.workload import transformer
+    from npusim.workload.workload import Workload
 
     path = Path(model)
     if path.suffix and path.suffix != ".json" and (path.exists() or len(path.parts) > 1):
+        if overrides:
+            raise WorkloadError("--set", "a file that holds passes is shown as it is", overrides[0])
         imported = import_file(path)
         note(f"{path}: {imported.kind}")
         workload = TraceWorkload(imported.trace)
@@ -108,24 +121,35 @@ def _workloads(
         return dict.fromkeys(names, workload)
     config = load_model(model)
     tokens = min(DEFAULT_TOKENS, config.max_positions - 1)
+    batch, quant, kv_dtype = formats
     made: dict[str, Workload | TraceWorkload] = {}
     for name, key in (("prefill", "prompt_len"), ("decode", "context_len")):
         if phase in (None, name):
-            given_length = {key: lengths[name] or tokens}
-            made[name] = transformer(
-                config, batch=batch or 1, quant=quant or "w16a16", kv_dtype=kv_dtype,
-                **given_length,  # type: ignore[arg-type]
-            )  # fmt: skip
+            settings = workload_config(
+                model,
+                **{key: lengths[name] or tokens},
+                generate_len=0 if name == "prefill" else 1,
+                batch=batch or 1,
+                quant=quant or "w16a16",
+                kv_dtype=kv_dtype,
+            )
+            mine = [o for o in overrides if name == "decode" or not o.startswith(_OF_STEPS)]
+            made[name] = Workload.of(config, apply_workload_overrides(settings, mine))
     return made
 
 
 def _graphs(workloads: dict[str, Workload | TraceWorkload]) -> dict[str, OperatorGraph]:
-    return {
-        name: workload.prefill_graph()
-        if name == "prefill"
-        else workload.decode_graph(workload.decode_contexts.start)
-        for name, workload in workloads.items()
-    }
+    """The prefill, and the first step of every other phase."""
+    graphs: dict[str, OperatorGraph] = {}
+    for name, workload in workloads.items():
+        if name == "prefill":
+            graphs[name] = workload.prefill_graph()
+            continue
+        first = workload.decode_contexts[0]
+        graphs[workload.step_phase.value] = workload.decode_graph(first)
+        if workload.speculation is not None and workload.draft is not None:
+            graphs["draft"] = workload.draft_graph(first)
+    return graphs
 
 
 def _print(facts: dict[str, Any]) -> None:

@@ -110,6 +110,15 @@ Overrides = Annotated[
         show_default=False,
     ),
 ]
+WorkloadOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="workload.KEY=value",
+        help="Change one value of the workload. May be repeated.",
+        show_default=False,
+    ),
+]
 NoFold = Annotated[
     bool,
     typer.Option("--no-fold", help="Simulate every layer and step instead of one of each kind."),

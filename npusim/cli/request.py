@@ -154,6 +154,15 @@ def _workload(request: RunRequest) -> WorkloadConfig:
     return validated(WorkloadConfig, values, option_of)
 
 
+def workload_config(model: str, **values: Any) -> WorkloadConfig:
+    """Workload settings of a command that runs nothing; ConfigError for a wrong value."""
+    # pydantic is slow to load
+    from npusim.config.build import validated
+    from npusim.config.run_spec import WorkloadConfig
+
+    return validated(WorkloadConfig, {"model": model, **values}, option_of)
+
+
 def option_of(path: tuple[str | int, ...]) -> str:
     """Option that sets a key, or the key itself where no option does."""
     name = ".".join(map(str, path))

@@ -10,6 +10,7 @@ import typer
 
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json
+from npusim.cli.request import workload_config
 from npusim.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def trace(
     kv_dtype: given.KvDtype = None,
     expert_routing: Routing = "uniform",
     seed: given.Seed = None,
+    overrides: given.WorkloadOverrides = None,
     output: Output = None,
 ) -> None:
     """Export the operators of a run as an operator trace, to edit and to replay.
@@ -64,25 +66,31 @@ def trace(
 
     npusim trace llama-3.1-8b --context 2048 -o t.parquet
 
+    npusim trace llama-3.1-8b --context 512 --batch 8 --set workload.chunk_tokens=256 -o m.jsonl
+
     npusim run rk3588 t.jsonl
     """
     if (prompt is None) == (context is None):
         raise WorkloadError("run length", "needs --prompt N or --context N, and not both")
     # networkx and pydantic are slow to load
+    from npusim.config.overrides import apply_workload_overrides
+    from npusim.workload.loading import load_model
     from npusim.workload.trace import OperatorTrace
-    from npusim.workload.workload import transformer
+    from npusim.workload.workload import Workload
 
-    workload = transformer(
+    config = load_model(model)
+    settings = workload_config(
         model,
         prompt_len=prompt,
         context_len=context,
-        generate_len=generate,
+        generate_len=(1 if prompt is None else 0) if generate is None else generate,
         batch=batch or 1,
         quant=quant or "w16a16",
         kv_dtype=kv_dtype,
         expert_routing=expert_routing,
-        seed=seed or 0,
     )
+    settings = apply_workload_overrides(settings, overrides or [])
+    workload = Workload.of(config, settings, seed or 0)
     _write(OperatorTrace.of(workload), output)
 
 

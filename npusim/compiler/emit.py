@@ -178,8 +178,8 @@ class Emission:
         for tensor in operator.outputs:
             for blocker in self._reuse_blockers(tensor):
                 self.builder.edges(firsts, blocker, EdgeKind.ORDER)
-            is_kv = tensor.role is Role.KV
-            earlier = self._signals.get(tensor.name, []) if is_kv else []
+            has_others = tensor.role is Role.KV or tensor.all_rows > 0
+            earlier = self._signals.get(tensor.name, []) if has_others else []
             self._signals[tensor.name] = [*earlier, signal]
 
     def finish(self) -> Program:

@@ -151,10 +151,10 @@ class _CoreAttention(CoreEmission):
         fused, emission, depth = self.fused, self.emission, self.costs.head_dim
         tb, tm, tn = fused.plan.tile
         query, keys, values = self.operator.inputs
-        kept = emission.layout.kv_capacity_tokens
         layout = emission.config.weight_layout
-        k_view = stationary_operand(fused.scores, emission.home(keys), layout, kept)
-        v_view = stationary_operand(fused.context, emission.home(values), layout, kept)
+        kept = [emission.layout.capacity_tokens(tensor) for tensor in (keys, values)]
+        k_view = stationary_operand(fused.scores, emission.home(keys), layout, kept[0])
+        v_view = stationary_operand(fused.context, emission.home(values), layout, kept[1])
         row = tb * depth * self.costs.bits // 8
         if emission.is_in_scratchpad(query):
             emission.wait_for_tensor(scores, query)

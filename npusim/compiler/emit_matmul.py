@@ -50,7 +50,7 @@ class MatmulEmitter:
             operator,
             emission.home(operator.inputs[1]),
             emission.config.weight_layout,
-            emission.layout.kv_capacity_tokens,
+            emission.layout.capacity_tokens(operator.inputs[1]),
             WeightTiles(plan.chunk[2], plan.tile[1], plan.tile[2]),
         )
         self.w_transfers = SharedTileLoads(emission, operator.inputs[1])

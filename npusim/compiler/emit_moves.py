@@ -90,24 +90,21 @@ def emit_kv_append(emission: Emission, operator: Operator) -> None:
         core.attach_range(loads, source, *span, is_write=False)
         core.pad.fill(loads, ring)
         core.drain(stores, ring, loads, loads)
-    _attach_cache_rows(core, stores, cache, sequence, starts, stops)
+    cached = core.emission.cached_tokens if operator.kv_slot is None else operator.kv_slot[0]
+    _attach_cache_rows(core, stores, cache, sequence, cached + starts, cached + stops)
 
 
 def _attach_cache_rows(
     core: CoreEmission, stores: Ints, cache: Tensor, sequence: Ints, starts: Ints, stops: Ints
 ) -> None:
-    """One run per head of every tile, after the tokens already in the cache."""
+    """One run per head of every tile; tokens count from the start of the cache."""
     home = core.emission.home(cache)
     sequences, heads, _, width = cache.shape
     row_bytes = packed_bytes(width, cache.dtype)
     matrix_bytes = home.nbytes // (sequences * heads)
     tile = np.repeat(np.arange(len(stores)), heads)
     head = np.tile(np.arange(heads), len(stores))
-    base = (
-        home.offset
-        + (sequence[tile] * heads + head) * matrix_bytes
-        + (core.emission.cached_tokens + starts[tile]) * row_bytes
-    )
+    base = home.offset + (sequence[tile] * heads + head) * matrix_bytes + starts[tile] * row_bytes
     core.builder.transfers(
         stores,
         space=home.space,

@@ -67,6 +67,9 @@ class Layout:
         self._homes: dict[str, Home] = {}
         self.allocations: list[Allocation] = []
         self.kv_capacity_tokens = kv_capacity_tokens
+        self._capacities = {
+            op.outputs[0].name: op.kv_slot[1] for op in whole or graph if op.kv_slot is not None
+        }
         self._next = 0
         self._tenants: dict[str, tuple[str, ...]] = {}
         self._next_shared = 0
@@ -78,8 +81,15 @@ class Layout:
         self._check_capacity()
 
     def home(self, tensor: Tensor) -> Home:
-        """Home of a tensor."""
-        return self._homes[tensor.name]
+        """Home of a tensor, or of the part of it that an operand is."""
+        home = self._homes[tensor.name]
+        if not tensor.first_row:
+            return home
+        return Home(home.space, home.offset + tensor.first_byte, tensor.nbytes)
+
+    def capacity_tokens(self, tensor: Tensor) -> int:
+        """Token rows reserved per sequence and head of a KV tensor."""
+        return self._capacities.get(tensor.name, self.kv_capacity_tokens)
 
     def previous_tenants(self, tensor: Tensor) -> tuple[str, ...]:
         """Activations that held bytes of this one's home before it."""
@@ -123,7 +133,7 @@ class Layout:
             for tensor in (*operator.inputs, *operator.outputs):
                 if tensor.role is Role.KV:
                     *outer, tokens, width = tensor.shape
-                    rows = max(tokens, self.kv_capacity_tokens)
+                    rows = max(tokens, self.capacity_tokens(tensor))
                     matrices = 1
                     for extent in outer:
                         matrices *= extent
@@ -187,7 +197,7 @@ class Layout:
             self._tenants[tensor.name] = tuple(n for n, s, e in earlier if s < end and start < e)
             earlier = [x for x in earlier if not (start <= x[1] and x[2] <= end)]
             earlier.append((tensor.name, start, end))
-            self._homes[tensor.name] = Home(self.activation_space, base + start, tensor.nbytes)
+            self._homes[tensor.name] = Home(self.activation_space, base + start, tensor.whole_bytes)
             high = max(high, end)
         role = Role.ACTIVATION.value
         self.allocations.append(Allocation("activations", self.activation_space, base, high, role))
@@ -233,12 +243,12 @@ def _arena(graph: OperatorGraph) -> list[tuple[Tensor, int, int]]:
             last_use[tensor.name] = index
         for tensor in operator.outputs:
             if tensor.role is Role.ACTIVATION:
-                born[tensor.name] = (index, tensor)
+                born.setdefault(tensor.name, (index, tensor))
     live: list[tuple[int, int, int]] = []  # start, end, last use
     placed = []
     for name, (index, tensor) in born.items():
         live = [block for block in live if block[2] >= index]
-        size = _aligned(tensor.nbytes)
+        size = _aligned(tensor.whole_bytes)
         start = 0
         for low, high, _ in sorted(live):
             if start + size <= low:

@@ -219,7 +219,7 @@ def _stationary_rows(emission: Emission, operator: Operator) -> Rows:
         operator,
         emission.home(stationary),
         emission.config.weight_layout,
-        emission.layout.kv_capacity_tokens,
+        emission.layout.capacity_tokens(stationary),
     )
     if isinstance(operand, PlainOperand):
         return Rows(operand.view.row_inner, operand.transposed)

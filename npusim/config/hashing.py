@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 
-from npusim.config.run_spec import RunSpec
+from npusim.config.run_spec import RunSpec, WorkloadConfig
 from npusim.config.spec import Spec
 from npusim.config.system import SystemConfig
 
+#: keys younger than the first published hashes: a workload that does not set them keeps its hash
+_UNHASHED_WHILE_UNSET = (
+    *("chunk_tokens", "chunk_context_len", "speculate_tokens", "accept_frac", "draft_model"),
+    "mtp_layers",
+)
 _PROVENANCE = {"description", "sources", "calibration"}
 
 
@@ -32,5 +37,10 @@ def spec_hash(spec: Spec) -> str:
     elif isinstance(spec, RunSpec):
         exclude = {"system": _PROVENANCE}
     data = spec.model_dump(mode="json", exclude=exclude)
+    if isinstance(spec, (WorkloadConfig, RunSpec)):
+        workload = data["workload"] if isinstance(spec, RunSpec) else data
+        for key in _UNHASHED_WHILE_UNSET:
+            if workload[key] is None:
+                del workload[key]
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

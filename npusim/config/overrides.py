@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from npusim.config.build import validated, with_units_converted
 from npusim.config.document import Path, dotted, leaves, parse_document
 from npusim.config.fields import FieldType
-from npusim.config.run_spec import RunSpec
+from npusim.config.run_spec import RunSpec, WorkloadConfig
 from npusim.config.spec import Spec
 from npusim.config.system import SystemConfig
 from npusim.errors import ConfigError, nearest
@@ -53,6 +53,11 @@ def apply_overrides(run_spec: RunSpec, overrides: Sequence[str]) -> RunSpec:
 def apply_system_overrides(system: SystemConfig, overrides: Sequence[str]) -> SystemConfig:
     """Change single values of a system; like `apply_overrides`, paths start at ``system``."""
     return _applied(system, overrides, ("system",))
+
+
+def apply_workload_overrides(workload: WorkloadConfig, overrides: Sequence[str]) -> WorkloadConfig:
+    """Change single values of a workload; like `apply_overrides`, paths start at ``workload``."""
+    return _applied(workload, overrides, ("workload",))
 
 
 def _applied(spec: Model, overrides: Sequence[str], prefix: Path) -> Model:

@@ -58,6 +58,18 @@ class WorkloadConfig(Spec):
     """Pruning policy of the KV cache; None: all tokens stay."""
     expert_routing: str = "uniform"
     """Which experts tokens visit: `uniform`, `zipf:S`, `balanced` or a routing trace."""
+    chunk_tokens: PositiveInt | None = None
+    """Mixed steps: tokens of another sequence's prompt that every decode step also computes."""
+    chunk_context_len: NonNegativeInt | None = None
+    """Tokens of that prompt already cached before the first step; None: none."""
+    speculate_tokens: PositiveInt | None = None
+    """Speculative decoding: tokens proposed per step, all checked in one pass."""
+    accept_frac: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    """Probability that a proposed token is accepted; required with `speculate_tokens`."""
+    draft_model: str | None = None
+    """What proposes: a model's name or path, `mtp`, or None: lookup in the prompt, at no cost."""
+    mtp_layers: PositiveInt | None = None
+    """Multi-token-prediction layers in use, as many as the model states at most; None: none."""
 
     @model_validator(mode="after")
     def _lengths_make_a_run(self) -> Self:
@@ -68,6 +80,21 @@ class WorkloadConfig(Spec):
             raise RuleError("prompt_len", "one of prompt_len and context_len is required")
         if self.context_len is not None and self.generate_len == 0:
             raise RuleError("generate_len", "must be positive with context_len: nothing to run", 0)
+        return self
+
+    @model_validator(mode="after")
+    def _patterns_are_complete(self) -> Self:
+        for key, needs in (
+            ("chunk_tokens", "context_len"),
+            ("chunk_context_len", "chunk_tokens"),
+            ("speculate_tokens", "accept_frac"),
+            ("accept_frac", "speculate_tokens"),
+            ("draft_model", "speculate_tokens"),
+        ):
+            if getattr(self, key) is not None and getattr(self, needs) is None:
+                raise RuleError(key, f"needs {needs}", getattr(self, key))
+        if self.chunk_tokens is not None and self.speculate_tokens is not None:
+            raise RuleError("chunk_tokens", "excludes speculate_tokens", self.chunk_tokens)
         return self
 
     @model_validator(mode="after")

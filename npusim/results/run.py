@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from npusim.errors import ResultError, SimulationError, nearest
@@ -47,6 +49,10 @@ WORKLOAD_KEYS = (
     *("model", "parameters", "weight_bytes", "weight_bytes_by_dtype", "kv_bytes_per_token"),
     *("quant", "kv_dtype", "batch", "prompt_len", "context_len", "generate_len"),
 )
+#: keys of a workload that are present where they are in use
+PATTERN_KEYS = ("chunk_tokens", "chunk_context_len", "mtp_layers", "speculation")
+#: phases whose steps generate tokens
+_STEP_PHASES = ("decode", "mixed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +74,12 @@ class RunResult:
     system, clock : str
         Name of the system, and of the clock in which cycles are counted.
     workload : Mapping[str, object]
-        `WORKLOAD_KEYS`; lengths that do not apply are None.
+        `WORKLOAD_KEYS`; lengths that do not apply are None. And `PATTERN_KEYS` in use.
     ttft_ps : int or None
         Time to first token; None without a prefill.
     phases : Mapping[str, PhaseRecord]
-        ``prefill`` and ``decode``, those that ran, in this order.
+        ``prefill``, ``draft_prefill``, ``decode`` or ``mixed``, ``draft``, those that ran, in
+        this order.
     wall_s : float
         Wall-clock time of the simulation; the only number that differs between equal runs.
     spec : RunSpec or None
@@ -106,7 +113,8 @@ class RunResult:
                 raise SimulationError(f"phase {name}", "is stored by its name", record.phase)
             check_phase(record)
         _check_keys("hashes", self.hashes, HASH_KEYS)
-        _check_keys("workload", self.workload, WORKLOAD_KEYS)
+        used = tuple(key for key in PATTERN_KEYS if key in self.workload)
+        _check_keys("workload", self.workload, (*WORKLOAD_KEYS, *used))
         by_dtype = sum(self.workload["weight_bytes_by_dtype"].values())
         if by_dtype != self.workload["weight_bytes"]:
             rule = f"weight_bytes_by_dtype must sum to {self.workload['weight_bytes']}"
@@ -119,15 +127,39 @@ class RunResult:
 
     @property
     def tpot_ps(self) -> int | None:
-        """Mean time per decode step, rounded up to whole picoseconds; None without decode."""
-        decode = self.phases.get("decode")
-        return int(mean_step_ps(decode)) if decode else None
+        """Mean time per generated token of a sequence, rounded up; None without decode.
+
+        A decode or mixed step yields one; a speculative step, with its draft, the expected number.
+        """
+        steps = self._steps()
+        if steps is None:
+            return None
+        if "speculation" not in self.workload:
+            return int(mean_step_ps(steps))
+        return ceil(self._steps_ps(steps) / (int(steps.steps) * self._tokens_per_step()))
 
     @property
     def tokens_per_s(self) -> float:
         """Tokens of all sequences per second: generated ones in decode, else prompt tokens."""
-        record = self.phases.get("decode") or next(iter(self.phases.values()))
+        steps = self._steps()
+        if steps is not None and "speculation" in self.workload:
+            tokens = int(self.workload["batch"]) * int(steps.steps) * self._tokens_per_step()
+            return float(tokens * PS_PER_S / self._steps_ps(steps))
+        record = steps or next(iter(self.phases.values()))
         return int(record.tokens) * PS_PER_S / int(record.elapsed_ps)
+
+    def _steps(self) -> PhaseRecord | None:
+        """The phase whose steps generate tokens."""
+        return next((self.phases[name] for name in _STEP_PHASES if name in self.phases), None)
+
+    def _steps_ps(self, steps: PhaseRecord) -> Fraction:
+        """Time of these steps and of the drafts between them."""
+        draft = self.phases.get("draft")
+        return Fraction(int(steps.elapsed_ps) + (int(draft.elapsed_ps) if draft else 0))
+
+    def _tokens_per_step(self) -> Fraction:
+        """Expected tokens per sequence of a speculative step."""
+        return Fraction(self.workload["speculation"]["tokens_per_step"])
 
     @property
     def stages(self) -> Table:
@@ -260,7 +292,8 @@ class RunResult:
 
     def _workload(self) -> dict[str, Any]:
         """Workload keys in their documented order, formats sorted."""
-        workload = {key: self.workload[key] for key in WORKLOAD_KEYS}
+        used = [key for key in PATTERN_KEYS if key in self.workload]
+        workload = {key: self.workload[key] for key in (*WORKLOAD_KEYS, *used)}
         by_dtype = workload["weight_bytes_by_dtype"]
         workload["weight_bytes_by_dtype"] = {str(k): int(by_dtype[k]) for k in sorted(by_dtype)}
         return workload

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from npusim.config.run_spec import Fidelity
 from npusim.results.records import Approximation
+from npusim.workload.operator import Phase
 
 if TYPE_CHECKING:
     from npusim.compiler.compile import Compiled
     from npusim.config.run_spec import RunSpec
+    from npusim.simulation.workloads import AnyWorkload
     from npusim.workload.graph import OperatorGraph
 
 
@@ -75,3 +77,23 @@ def model_approximations(
             )
         )
     return tuple(notes)
+
+
+def pattern_approximations(workload: AnyWorkload, phase: str) -> tuple[Approximation, ...]:
+    """What a pattern of steps leaves to a rate or takes for granted."""
+    speculation = workload.speculation
+    if phase == Phase.DECODE and speculation is not None:
+        mean = float(speculation.tokens_per_step)
+        basis = (
+            f"{speculation.tokens} tokens proposed per step by {speculation.method}, each accepted "
+            f"with probability {speculation.accept_frac} independently: {mean:.6g} tokens per step "
+            "(Leviathan et al. 2023, equation 1); the cache advances by this mean"
+        )
+        return (Approximation("speculative_acceptance", phase, None, basis),)
+    if phase == Phase.DRAFT:
+        basis = "one token per pass; catching up on a token of the check alone costs no pass"
+        return (Approximation("draft_passes", phase, None, basis),)
+    if phase == Phase.MIXED:
+        basis = "every step samples for the last token of the chunk too, whether or not it is used"
+        return (Approximation("chunk_head", phase, None, basis),)
+    return ()

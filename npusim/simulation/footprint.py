@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 def footprint_bytes(workload: AnyWorkload, spec: RunSpec) -> int:
     """Bytes of weights and KV cache of the whole model in DRAM."""
-    kv_bytes = workload.kv_bytes_per_token * workload.capacity_tokens * workload.batch
+    kv_bytes = workload.kv_bytes_per_token * workload.cached_tokens
     is_cold = spec.compiler.weight_residency is WeightResidency.COLD
-    return kv_bytes + (workload.weight_bytes if is_cold else 0)
+    own = kv_bytes + (workload.weight_bytes if is_cold else 0)
+    draft = workload.draft
+    if draft is None or draft.model.is_mtp:  # the model's own layers are counted with it
+        return own
+    return own + footprint_bytes(draft, spec)
 
 
 def check_footprint(spec: RunSpec, workload: AnyWorkload) -> None:
@@ -39,8 +43,16 @@ def check_footprint(spec: RunSpec, workload: AnyWorkload) -> None:
         if need > limit:
             raise WorkloadError(
                 workload.model.name,
-                f"{workload.weight_bytes} bytes of weights and a KV cache of "
-                f"{need - workload.weight_bytes} bytes exceed {where}={limit}",
+                f"{_parts(workload, need)} exceed {where}={limit}",
                 need,
                 "use a narrower --quant, a shorter context, a smaller batch or a larger memory",
             )
+
+
+def _parts(workload: AnyWorkload, need: int) -> str:
+    """Weights and the rest of a footprint, in words."""
+    weights, what = workload.weight_bytes, "weights and a KV cache of"
+    draft = workload.draft
+    if draft is not None and not draft.model.is_mtp:
+        weights, what = weights + draft.weight_bytes, "weights, draft model included, and caches of"
+    return f"{weights} bytes of {what} {need - weights} bytes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,7 @@ from npusim.errors import ConfigError
 from npusim.program import Program
 from npusim.results.records import Approximation, PhaseRecord
 from npusim.results.run import RunResult
-from npusim.simulation.approximations import model_approximations
+from npusim.simulation.approximations import model_approximations, pattern_approximations
 from npusim.simulation.arguments import check_workload, settings_of, system_of
 from npusim.simulation.closed_form import closed_form_record, closed_form_tally
 from npusim.simulation.decode import estimate_decode
@@ -25,13 +26,20 @@ from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import GraphSource, Simulated, simulate_source
 from npusim.simulation.records import PhaseFacts, phase_record
 from npusim.simulation.tally import weighted_sum
-from npusim.simulation.workloads import workload_of
+from npusim.simulation.workloads import pattern_settings, workload_facts, workload_of
+from npusim.workload.operator import Phase
+from npusim.workload.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from npusim.simulation.workloads import AnyWorkload
-    from npusim.workload.workload import Workload
+    from npusim.workload.graph import OperatorGraph
+
+    Build = Callable[[int, int], OperatorGraph]
+
+#: the prompt's way into the cache of a draft model
+DRAFT_PREFILL = "draft_prefill"
 
 
 class Progress(Protocol):
@@ -103,6 +111,7 @@ def simulate(
             quant=workload.quant.name,
             kv_dtype=workload.kv_dtype,
             expert_routing=workload.routing.text,
+            **pattern_settings(workload),
         ),
         compiler=settings_of(CompilerConfig, compiler, "compiler"),
         simulation=settings_of(SimulationConfig, simulation, "simulation"),
@@ -120,15 +129,9 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
     """
     workload = workload_of(spec)
     run = _Run(spec, workload, None)
-    if phase not in [p.value for p in workload.phases]:
-        raise ConfigError(
-            "phase", f"this run has {', '.join(p.value for p in workload.phases)}", phase
-        )
-    source = (
-        run.prefill_source()
-        if phase == "prefill"
-        else run.decode_source(workload.decode_contexts.start)
-    )
+    if phase not in run.phase_names():
+        raise ConfigError("phase", f"this run has {', '.join(run.phase_names())}", phase)
+    source = run.sources(phase)[0]
     return compile_graph(
         source.build(source.num_layers),
         spec.system,
@@ -184,10 +187,8 @@ class _Run:
         check_footprint(spec, workload)
         is_closed_form = spec.simulation.fidelity is Fidelity.ANALYTIC
         phases: dict[str, PhaseRecord] = {}
-        if workload.prompt_len is not None:
-            phases["prefill"] = self._closed_prefill() if is_closed_form else self._prefill()
-        if len(workload.decode_contexts):
-            phases["decode"] = self._closed_decode() if is_closed_form else self._decode()
+        for name in self.phase_names():
+            phases[name] = self._closed_phase(name) if is_closed_form else self._phase(name)
         prefill = phases.get("prefill")
         return RunResult(
             npusim_version=__version__,
@@ -198,80 +199,110 @@ class _Run:
             hashes=self._hashes(),
             system=spec.system.name,
             clock=next(iter(phases.values())).clock,
-            workload=self._workload_facts(),
+            workload=workload_facts(self._workload),
             ttft_ps=prefill.elapsed_ps if prefill else None,
             phases=phases,
             wall_s=time.perf_counter() - started,
             spec=spec,
         )
 
-    def prefill_source(self) -> GraphSource:
-        """Graph of the prefill."""
-        return self._source("prefill", self._workload.prefill_graph, 0)
-
-    def decode_source(self, context_len: int) -> GraphSource:
-        """Graph of one decode step."""
+    def phase_names(self) -> list[str]:
+        """Phases that run, in order; a draft model needs the prompt in its cache too."""
         workload = self._workload
-        return self._source(
-            f"decode at context {context_len}",
-            lambda layers: workload.decode_graph(context_len, layers),
-            context_len,
-        )
+        names = [phase.value for phase in workload.phases]
+        if Phase.DRAFT in workload.phases and workload.prompt_len is not None:
+            names.insert(1, DRAFT_PREFILL)
+        return names
 
-    def _source(self, name: str, build: Callable[[int], object], cached_tokens: int) -> GraphSource:
-        model = self._workload.model
-        prefix_layers, unit_layers = _repeat_unit(self._workload.layer_kinds)
+    def sources(self, phase: str) -> list[GraphSource]:
+        """Graph of every step of a phase."""
+        workload = self._workload
+        if phase == Phase.PREFILL:
+            return [self._source(workload, phase, workload.prefill_graph, 0)]
+        if isinstance(workload, Workload) and workload.draft is not None:
+            draft = workload.draft
+            if phase == DRAFT_PREFILL:
+                return [self._source(draft, phase, workload.draft_prefill_graph, 0)]
+            if phase == Phase.DRAFT:
+                return [
+                    self._step(draft, phase, workload.draft_graph, context_len + i)
+                    for context_len in workload.decode_contexts
+                    for i in range(workload.new_tokens - 1)
+                ]
+        return [
+            self._step(workload, phase, workload.decode_graph, context_len)
+            for context_len in workload.decode_contexts
+        ]
+
+    def _step(self, workload: AnyWorkload, phase: str, build: Build, context: int) -> GraphSource:
+        """One of several passes of a phase."""
+        name = f"{phase} at context {context}"
+        return self._source(workload, name, lambda layers: build(context, layers), context)
+
+    def _source(
+        self,
+        workload: AnyWorkload,
+        name: str,
+        build: Callable[[int], OperatorGraph],
+        cached_tokens: int,
+    ) -> GraphSource:
+        prefix_layers, unit_layers = _repeat_unit(workload.layer_kinds)
         return GraphSource(
             name=name,
-            build=build,  # type: ignore[arg-type]  # both builders return OperatorGraph
-            num_layers=model.num_layers,
+            build=build,
+            num_layers=workload.model.num_layers,
             prefix_layers=prefix_layers,
             unit_layers=unit_layers,
             cached_tokens=cached_tokens,
             kv_capacity_tokens=self._workload.capacity_tokens,
         )
 
-    def _prefill(self) -> PhaseRecord:
-        self._progress.update("prefill", 0.0, "simulating")
-        simulated = self._simulate(self.prefill_source())
-        self._progress.update("prefill", 1.0, "done")
+    def _tokens(self, phase: str, steps: int) -> int:
+        """Tokens that a phase is for: read in a prefill, proposed in a draft, else generated."""
         workload = self._workload
-        assert workload.prompt_len is not None
-        return self._record("prefill", [(simulated, 1)], workload.batch * workload.prompt_len, ())
+        if phase in (Phase.PREFILL, DRAFT_PREFILL):
+            assert workload.prompt_len is not None
+            return workload.batch * workload.prompt_len
+        if phase == Phase.DECODE and workload.speculation is not None:
+            return int(workload.batch * steps * workload.speculation.tokens_per_step)
+        return workload.batch * steps
 
-    def _decode(self) -> PhaseRecord:
-        contexts = self._workload.decode_contexts
-        self._progress.update("decode", 0.0, "simulating")
+    def _phase(self, phase: str) -> PhaseRecord:
+        """One phase, simulated; of many steps a few."""
+        sources = self.sources(phase)
+        self._progress.update(phase, 0.0, "simulating")
+        pieces, notes = self._steps(phase, sources)
+        self._progress.update(phase, 1.0, "done")
+        notes = (*notes, *pattern_approximations(self._workload, phase))
+        return self._record(phase, pieces, self._tokens(phase, len(sources)), notes)
+
+    def _steps(
+        self, phase: str, sources: list[GraphSource]
+    ) -> tuple[list[tuple[Simulated, int]], tuple[Approximation, ...]]:
         estimate = estimate_decode(
-            contexts,
-            lambda context_len: self._simulate(self.decode_source(context_len)),
+            range(len(sources)),
+            lambda index: self._simulate(sources[index]),
             self._spec.simulation.decode_tolerance_frac,
-            lambda done: self._progress.update("decode", done, "simulating"),
+            lambda done: self._progress.update(phase, done, "simulating"),
         )
-        notes: tuple[Approximation, ...] = ()
-        if not estimate.is_exact:
-            notes = (
-                Approximation(
-                    kind="decode_interpolation",
-                    scope="decode",
-                    estimated_error_frac=estimate.worst_error_frac,
-                    basis=f"{len(estimate.steps)} of {len(contexts)} steps simulated, at contexts "
-                    f"{', '.join(map(str, sorted(estimate.steps)))}; error at unseen midpoints",
-                ),
-            )
-        pieces = [(estimate.steps[c], w) for c, w in sorted(estimate.weights.items())]
-        return self._record("decode", pieces, len(contexts) * self._workload.batch, notes)
+        pieces = [(estimate.steps[i], w) for i, w in sorted(estimate.weights.items())]
+        if estimate.is_exact:
+            return pieces, ()
+        contexts = ", ".join(str(sources[i].cached_tokens) for i in sorted(estimate.steps))
+        note = Approximation(
+            kind="decode_interpolation",
+            scope=phase,
+            estimated_error_frac=estimate.worst_error_frac,
+            basis=f"{len(estimate.steps)} of {len(sources)} steps simulated, at contexts "
+            f"{contexts}; error at unseen midpoints",
+        )
+        return pieces, (note,)
 
-    def _closed_prefill(self) -> PhaseRecord:
-        workload = self._workload
-        assert workload.prompt_len is not None
-        tokens = workload.batch * workload.prompt_len
-        return self._closed_record("prefill", [self.prefill_source()], tokens)
-
-    def _closed_decode(self) -> PhaseRecord:
-        contexts = self._workload.decode_contexts
-        sources = [self.decode_source(context_len) for context_len in contexts]
-        return self._closed_record("decode", sources, len(contexts) * self._workload.batch)
+    def _closed_phase(self, phase: str) -> PhaseRecord:
+        sources = self.sources(phase)
+        record = self._closed_record(phase, sources, self._tokens(phase, len(sources)))
+        notes = pattern_approximations(self._workload, phase)
+        return replace(record, approximations=(*record.approximations, *notes))
 
     def _closed_record(self, phase: str, sources: list[GraphSource], tokens: int) -> PhaseRecord:
         pieces = [closed_form_tally(source, self._spec) for source in sources]
@@ -283,7 +314,7 @@ class _Run:
             steps=len(sources),
             bound_ps=sum(bound_ps for _, bound_ps in pieces),
             footprint_bytes=footprint_bytes(self._workload, self._spec),
-            num_layers=self._workload.model.num_layers,
+            num_layers=sources[0].num_layers,
         )
 
     def _simulate(self, source: GraphSource) -> Simulated:
@@ -333,22 +364,6 @@ class _Run:
             "compiler": spec_hash(spec.compiler),
             "simulation": spec_hash(spec.simulation),
             "program": sha256("".join(digests).encode()).hexdigest() if digests else None,
-        }
-
-    def _workload_facts(self) -> dict[str, object]:
-        workload = self._workload
-        return {
-            "model": workload.model.name,
-            "parameters": workload.parameters,
-            "weight_bytes": workload.weight_bytes,
-            "weight_bytes_by_dtype": workload.weight_bytes_by_dtype,
-            "kv_bytes_per_token": workload.kv_bytes_per_token,
-            "quant": workload.quant.name,
-            "kv_dtype": workload.kv_dtype,
-            "batch": workload.batch,
-            "prompt_len": workload.prompt_len,
-            "context_len": workload.context_len,
-            "generate_len": workload.generate_len,
         }
 
 

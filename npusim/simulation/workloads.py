@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npusim.config.run_spec import IMPORT_ENDINGS, TRACE_ENDINGS
 from npusim.errors import WorkloadError
 from npusim.workload.loading import load_model
+from npusim.workload.speculation import MTP_DRAFT
 from npusim.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     AnyWorkload = Workload | TraceWorkload
 
 #: settings of a model that a trace already contains
-_OF_A_MODEL = ("prompt_len", "context_len", "generate_len", "batch", "quant", "kv_dtype")
+_PATTERNS = (
+    *("chunk_tokens", "chunk_context_len", "speculate_tokens", "accept_frac", "draft_model"),
+    "mtp_layers",
+)
+_OF_A_MODEL = (
+    *("prompt_len", "context_len", "generate_len", "batch", "quant", "kv_dtype"),
+    *_PATTERNS,
+)
 
 
 def workload_of(spec: RunSpec) -> AnyWorkload:
@@ -50,6 +58,7 @@ def _imported(spec: RunSpec, path: Path) -> TraceWorkload:
     _refuse(
         spec, ("batch", "quant", "kv_dtype"), "an imported file has its own precision and batch"
     )
+    _refuse(spec, _PATTERNS, "an imported file is run as it is")
     settings = spec.workload
     lengths = {
         "prompt_len": settings.prompt_len,
@@ -68,3 +77,43 @@ def _refuse(spec: RunSpec, keys: tuple[str, ...], rule: str) -> None:
         value = getattr(spec.workload, key)
         if value != fields[key].default:
             raise WorkloadError(f"workload.{key}", rule, value)
+
+
+def workload_facts(workload: AnyWorkload) -> dict[str, object]:
+    """Of the workload, for results."""
+    extra: dict[str, object] = {}
+    if workload.chunk_tokens:
+        extra["chunk_tokens"] = workload.chunk_tokens
+        extra["chunk_context_len"] = workload.chunk_context_len
+    if workload.mtp_layers:
+        extra["mtp_layers"] = workload.mtp_layers
+    if workload.speculation is not None:
+        extra["speculation"] = workload.speculation.facts()
+    return {
+        "model": workload.model.name,
+        "parameters": workload.parameters,
+        "weight_bytes": workload.weight_bytes,
+        "weight_bytes_by_dtype": workload.weight_bytes_by_dtype,
+        "kv_bytes_per_token": workload.kv_bytes_per_token,
+        "quant": workload.quant.name,
+        "kv_dtype": workload.kv_dtype,
+        "batch": workload.batch,
+        "prompt_len": workload.prompt_len,
+        "context_len": workload.context_len,
+        "generate_len": workload.generate_len,
+        **extra,
+    }
+
+
+def pattern_settings(workload: Workload) -> dict[str, Any]:
+    """Settings of chunks, speculation and extra layers, those that are in use."""
+    speculation = workload.speculation
+    draft = speculation.draft if speculation else None
+    return {
+        "chunk_tokens": workload.chunk_tokens or None,
+        "chunk_context_len": workload.chunk_context_len or None,
+        "speculate_tokens": speculation.tokens if speculation else None,
+        "accept_frac": float(speculation.accept_frac) if speculation else None,
+        "draft_model": (MTP_DRAFT if draft.is_mtp else draft.name) if draft else None,
+        "mtp_layers": workload.mtp_layers or None,
+    }

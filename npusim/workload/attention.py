@@ -11,7 +11,7 @@ from npusim.workload.operator import MatmulShape, Operator, OperatorKind
 from npusim.workload.tensor import Role, Tensor, packed_bytes
 
 if TYPE_CHECKING:
-    from npusim.workload.forward_pass import ForwardPass
+    from npusim.workload.forward_pass import ForwardPass, SequenceGroup
     from npusim.workload.weights import LayerWeights
 
 
@@ -23,8 +23,11 @@ def attention_operators(
     projections, (query, key, value) = _projections(run, layer, normed, weights)
     appends = cache_appends(run, layer, (("k", key), ("v", value)))
     sinks = weights.get("sinks")
-    core = attention_core(run, layer, query, run.attended_tokens(layer), sinks)
-    operands = (core[-1].outputs[0], weights["o_proj"], weights.get("o_proj.bias"))
+    core: list[Operator] = []
+    for group in run.groups:
+        keys = run.attended_tokens(layer, group)
+        core += attention_core(run, group, layer, query, keys, sinks)
+    operands = (_context(run, layer), weights["o_proj"], weights.get("o_proj.bias"))
     out = run.activation(f"{name}.o_proj.out", run.tokens, run.model.hidden_size)
     o_proj = run.linear(f"{name}.o_proj", "o_proj", layer, operands, (out,))
     return [*projections, *appends, *core, o_proj]
@@ -107,7 +110,7 @@ def cache_appends(
 ) -> list[Operator]:
     """Write the new rows of each part into the cache, quantised first if its format is narrower."""
     if run.kv_dtype == run.dtype:
-        return [_append(run, layer, part, rows) for part, rows in parts]
+        return [_append(run, g, layer, part, rows) for g in run.groups for part, rows in parts]
     wide = tuple(rows for _, rows in parts)
     narrow = tuple(replace(t, name=f"{t.name}_kv", dtype=run.kv_dtype) for t in wide)
     quantize = run.vector(
@@ -119,49 +122,65 @@ def cache_appends(
         run.narrow_ops(sum(t.elems for t in wide), run.kv_dtype),
         run.tokens * run.model.cache_shape[1],
     )
-    names = [part for part, _ in parts]
-    return [quantize, *(_append(run, layer, p, t) for p, t in zip(names, narrow, strict=True))]
+    named = [(part, rows) for (part, _), rows in zip(parts, narrow, strict=True)]
+    return [quantize, *(_append(run, g, layer, *each) for g in run.groups for each in named)]
 
 
-def _append(run: ForwardPass, layer: int, part: str, rows: Tensor) -> Operator:
+def _append(
+    run: ForwardPass, group: SequenceGroup, layer: int, part: str, rows: Tensor
+) -> Operator:
     """One contiguous run of new tokens per sequence and KV head."""
     _, heads, width = run.model.cache_shape
-    num_runs = run.batch * heads
-    shape = (run.batch, heads, run.new_tokens, width)
+    num_runs = group.batch * heads
+    shape = (group.batch, heads, group.new_tokens, width)
+    name = f"layers.{layer}.{group.prefix}{part}"
     return Operator(
-        name=f"layers.{layer}.{part}_append",
+        name=f"{name}_append",
         kind=OperatorKind.KV_APPEND,
         stage="kv_append",
         phase=run.phase,
         layer=layer,
-        inputs=(rows,),
-        outputs=(Tensor(f"layers.{layer}.{part}_cache", shape, run.kv_dtype, Role.KV),),
+        inputs=(run.rows_of(rows, group),),
+        outputs=(Tensor(f"{name}_cache", shape, run.kv_dtype, Role.KV),),
         compute_dtype=run.dtype,
-        rows=num_runs * run.new_tokens,
-        kv_runs=(packed_bytes(run.new_tokens * width, run.kv_dtype), num_runs),
+        rows=num_runs * group.new_tokens,
+        kv_runs=(packed_bytes(group.new_tokens * width, run.kv_dtype), num_runs),
+        kv_slot=group.kv_slot,
     )
 
 
+def _context(run: ForwardPass, layer: int) -> Tensor:
+    """What attention hands to the output projection, a row per token."""
+    name, width = f"layers.{layer}.context.out", run.model.q_width
+    return run.activation(name, run.tokens, width, dtype=run.matmul_dtype)
+
+
 def attention_core(
-    run: ForwardPass, layer: int, query: Tensor, keys: int, sinks: Tensor | None = None
+    run: ForwardPass,
+    group: SequenceGroup,
+    layer: int,
+    query: Tensor,
+    keys: int,
+    sinks: Tensor | None = None,
 ) -> list[Operator]:
     """Scores (q k^T), softmax, context (p v); heads that share a KV head share one matmul."""
-    name, model = f"layers.{layer}", run.model
-    cache_shape = (run.batch, model.num_kv_heads, keys, model.head_dim)
-    k_cache = Tensor(f"{name}.k_cache", cache_shape, run.kv_dtype, Role.KV)
-    v_cache = replace(k_cache, name=f"{name}.v_cache")
-    out = run.activation(f"{name}.context.out", run.tokens, model.q_width, dtype=run.matmul_dtype)
-    m = model.heads_per_kv * run.new_tokens
-    batch = run.batch * model.num_kv_heads
+    name, model = f"layers.{layer}.{group.prefix}", run.model
+    cache_shape = (group.batch, model.num_kv_heads, keys, model.head_dim)
+    k_cache = Tensor(f"{name}k_cache", cache_shape, run.kv_dtype, Role.KV)
+    v_cache = replace(k_cache, name=f"{name}v_cache")
+    query, out = (run.rows_of(tensor, group) for tensor in (query, _context(run, layer)))
+    m = model.heads_per_kv * group.new_tokens
+    batch = group.batch * model.num_kv_heads
     scores = MatmulShape(batch, m, model.head_dim, keys)
     context = MatmulShape(batch, m, keys, model.head_dim)
     return attention_square(
-        run, layer, (query, k_cache, v_cache), out, (scores, context), sinks=sinks
+        run, group, layer, (query, k_cache, v_cache), out, (scores, context), sinks=sinks
     )
 
 
 def attention_square(
     run: ForwardPass,
+    group: SequenceGroup,
     layer: int,
     operands: tuple[Tensor, Tensor, Tensor],
     out: Tensor,
@@ -170,29 +189,30 @@ def attention_square(
     sinks: Tensor | None = None,
 ) -> list[Operator]:
     """Scores, softmax and context of q, keys and values with the two products' shapes."""
-    name, model = f"layers.{layer}", run.model
+    name, model = f"layers.{layer}.{group.prefix}", run.model
     query, keys, values = operands
-    square = (run.batch, model.num_heads, run.new_tokens, shapes[0].n)
-    scores = run.activation(f"{name}.scores.out", *square)
-    probabilities = run.activation(f"{name}.softmax.out", *square, dtype=run.attention_dtype)
+    square = (group.batch, model.num_heads, group.new_tokens, shapes[0].n)
+    scores = run.activation(f"{name}scores.out", *square)
+    probabilities = run.activation(f"{name}softmax.out", *square, dtype=run.attention_dtype)
     return [
-        _attention_matmul(run, layer, "scores", (query, keys), scores, shapes[0]),
-        _softmax(run, layer, scores, probabilities, sinks),
-        _attention_matmul(run, layer, "context", (probabilities, values), out, shapes[1]),
+        _attention_matmul(run, layer, f"{name}scores", (query, keys), scores, shapes[0]),
+        _softmax(run, layer, f"{name}softmax", (scores, probabilities), sinks),
+        _attention_matmul(run, layer, f"{name}context", (probabilities, values), out, shapes[1]),
     ]
 
 
 def _attention_matmul(
     run: ForwardPass,
     layer: int,
-    stage: str,
+    name: str,
     inputs: tuple[Tensor, Tensor],
     output: Tensor,
     shape: MatmulShape,
 ) -> Operator:
     """A matmul with the cache; no part of the square is skipped."""
+    stage = "scores" if name.endswith("scores") else "context"
     return Operator(
-        name=f"layers.{layer}.{stage}",
+        name=name,
         kind=OperatorKind.MATMUL,
         stage=stage,
         phase=run.phase,
@@ -207,9 +227,14 @@ def _attention_matmul(
 
 
 def _softmax(
-    run: ForwardPass, layer: int, scores: Tensor, probabilities: Tensor, sinks: Tensor | None
+    run: ForwardPass,
+    layer: int,
+    name: str,
+    square: tuple[Tensor, Tensor],
+    sinks: Tensor | None,
 ) -> Operator:
     """Scale, cap, mask and softmax of every query row."""
+    scores, probabilities = square
     width = scores.shape[-1]
     rows = scores.elems // width
     counts = vector_counts.merge(
@@ -218,6 +243,5 @@ def _softmax(
         vector_counts.sinks(rows) if sinks is not None else (),
         run.narrow_ops(scores.elems, probabilities.dtype),
     )
-    name = f"layers.{layer}.softmax"
     inputs = (scores,) if sinks is None else (scores, sinks)
     return run.vector(name, "softmax", layer, inputs, (probabilities,), counts, rows)

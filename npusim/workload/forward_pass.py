@@ -53,10 +53,52 @@ STAGES = (
     "activation",
     "down",
     "post_mlp_norm",
+    "mtp_norm",  # entry of a multi-token-prediction module
+    "mtp_proj",
     "final_norm",
     "lm_head",
     "matmul",  # only in the graph of a single matmul
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChunk:
+    """Tokens of one more sequence's prompt that a step computes beside its own tokens.
+
+    Parameters
+    ----------
+    tokens : int
+        Tokens computed.
+    context_len : int
+        Tokens of that prompt already cached.
+    capacity_tokens : int
+        Token rows that its cache reserves.
+    """
+
+    tokens: int
+    context_len: int
+    capacity_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGroup:
+    """Sequences of one pass that have the same lengths: what attention computes together.
+
+    `prefix` starts the names of their operators and caches; `first_row` is the row of their first
+    token among the tokens of the pass; `kv_slot` as in `Operator`.
+    """
+
+    prefix: str
+    batch: int
+    new_tokens: int
+    context_len: int
+    first_row: int = 0
+    kv_slot: tuple[int, int] | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed."""
+        return self.batch * self.new_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +123,8 @@ class ForwardPass:
         Format of the cache.
     routing : ExpertRouting, optional
         Which experts the tokens visit.
+    chunk : PromptChunk, optional
+        Part of another prompt, computed in the same step: its rows follow those of the batch.
     """
 
     model: ModelConfig
@@ -91,6 +135,7 @@ class ForwardPass:
     quant: Quantization
     kv_dtype: str
     routing: ExpertRouting = UNIFORM_ROUTING
+    chunk: PromptChunk | None = None
 
     def __post_init__(self) -> None:
         if self.model.cache_shape[2] * DTYPE_BITS[self.kv_dtype] % 8:
@@ -98,8 +143,32 @@ class ForwardPass:
 
     @property
     def tokens(self) -> int:
-        """Tokens computed over the batch."""
-        return self.batch * self.new_tokens
+        """Tokens computed: over the batch, and of the chunk."""
+        return sum(group.tokens for group in self.groups)
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of the batch, and the chunk's."""
+        return sum(group.batch for group in self.groups)
+
+    @property
+    def groups(self) -> tuple[SequenceGroup, ...]:
+        """Sequences by their lengths, in the order of their rows."""
+        batch = SequenceGroup("", self.batch, self.new_tokens, self.context_len)
+        chunk = self.chunk
+        if chunk is None:
+            return (batch,)
+        slot = (chunk.context_len, chunk.capacity_tokens)
+        return (
+            batch,
+            SequenceGroup("chunk_", 1, chunk.tokens, chunk.context_len, batch.tokens, slot),
+        )
+
+    def rows_of(self, tensor: Tensor, group: SequenceGroup) -> Tensor:
+        """Rows of a group in a tensor with a row per token."""
+        if len(self.groups) == 1:
+            return tensor
+        return tensor.part(group.first_row, group.tokens)
 
     @property
     def dtype(self) -> str:
@@ -116,11 +185,11 @@ class ForwardPass:
         """Format of the attention matmuls."""
         return self.quant.attention_dtype(self.dtype, self.kv_dtype)
 
-    def attended_tokens(self, layer: int) -> int:
+    def attended_tokens(self, layer: int, group: SequenceGroup) -> int:
         """Keys each attention matmul covers: cached ones inside the window, and the new ones."""
         window = self.model.windows[layer]
-        cached = self.context_len if window is None else min(self.context_len, window - 1)
-        return cached + self.new_tokens
+        cached = group.context_len if window is None else min(group.context_len, window - 1)
+        return cached + group.new_tokens
 
     def activation(self, name: str, *shape: int, dtype: str | None = None) -> Tensor:
         """An activation tensor, 16 bit unless `dtype` says otherwise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npusim.errors import WorkloadError
@@ -21,7 +22,8 @@ class OperatorGraph:
 
     Operators are added in an order in which they may run; an edge joins the producer of a tensor
     name to each later reader of that name. Tensors without a producer are graph inputs, weights or
-    cached KV. Only KV tensors may have several producers (appends); a reader depends on all so far.
+    cached KV. Only KV tensors (appends) and tensors written in parts may have several producers; a
+    reader depends on all so far.
 
     Parameters
     ----------
@@ -36,6 +38,7 @@ class OperatorGraph:
         self._operators: dict[str, Operator] = {}
         self._producers: dict[str, list[str]] = defaultdict(list)
         self._read_names: set[str] = set()
+        self._parts: dict[str, list[Tensor]] = defaultdict(list)
         for operator in operators:
             self.add(operator)
 
@@ -50,9 +53,12 @@ class OperatorGraph:
         if operator.name in self._operators:
             raise WorkloadError(operator.name, "operator names must be unique")
         for tensor in operator.outputs:
-            taken = tensor.name in self._producers or tensor.name in self._read_names
+            is_read, is_part = tensor.name in self._read_names, tensor.all_rows > 0
+            taken = is_read or (tensor.name in self._producers and not is_part)
             if taken and tensor.role is not Role.KV:
                 raise WorkloadError(operator.name, "produces a tensor that exists", tensor.name)
+            if is_part:
+                self._check_part(operator.name, tensor)
         self._operators[operator.name] = operator
         self._digraph.add_node(operator.name, operator=operator)
         for tensor in operator.inputs:
@@ -61,6 +67,19 @@ class OperatorGraph:
             self._read_names.add(tensor.name)
         for tensor in operator.outputs:
             self._producers[tensor.name].append(operator.name)
+
+    def _check_part(self, name: str, tensor: Tensor) -> None:
+        """Parts of a tensor are parts of the same one and do not overlap."""
+        for other in self._parts[tensor.name]:
+            alike = replace(
+                other, shape=tensor.shape, first_row=tensor.first_row, stored_bytes=None
+            )
+            if alike != tensor or other.shape[1:] != tensor.shape[1:]:
+                raise WorkloadError(name, "produces a part of another tensor", tensor.name)
+            ends = (other.first_row + other.shape[0], tensor.first_row + tensor.shape[0])
+            if other.first_row < ends[1] and tensor.first_row < ends[0]:
+                raise WorkloadError(name, "produces rows that exist", tensor.name)
+        self._parts[tensor.name].append(tensor)
 
     def __len__(self) -> int:
         return len(self._operators)

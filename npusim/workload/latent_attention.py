@@ -16,7 +16,7 @@ from npusim.workload.operator import MatmulShape, Operator
 from npusim.workload.tensor import Role, Tensor
 
 if TYPE_CHECKING:
-    from npusim.workload.forward_pass import ForwardPass
+    from npusim.workload.forward_pass import ForwardPass, SequenceGroup
     from npusim.workload.model_config import LatentAttention
     from npusim.workload.weights import LayerWeights
 
@@ -89,7 +89,7 @@ def latent_attention_operators(
     """From the projections of the normed hidden state to the output projection."""
     build = _Pass(run, layer, weights)
     query, key_rope, latent = _compressed(build, normed)
-    is_expanded = run.context_len == 0 and run.new_tokens > 1
+    is_expanded = run.context_len == 0 and run.new_tokens > 1 and run.chunk is None
     attend = _expanded if is_expanded else _absorbed
     context = attend(build, query, key_rope, latent)
     out = run.activation(f"{build.name}.o_proj.out", run.tokens, run.model.hidden_size)
@@ -137,21 +137,31 @@ def _absorbed(
         Role.ACTIVATION,
     )
     build.vector("rope", (absorbed, query[1]), (full,), query[1].elems)
-    keys = run.attended_tokens(build.layer)
-    name = f"{build.name}.kv_cache"
-    cache = Tensor(name, (run.batch, 1, keys, dims.cache_width), run.kv_dtype, Role.KV)
-    values = replace(cache, shape=(run.batch, 1, keys, dims.kv_rank))
-    rows = heads * run.new_tokens
     out = run.activation(
         f"{build.name}.context.out", run.tokens, heads * dims.kv_rank, dtype=run.matmul_dtype
     )
-    shapes = (
-        MatmulShape(run.batch, rows, dims.cache_width, keys),
-        MatmulShape(run.batch, rows, keys, dims.kv_rank),
-    )
-    build.operators.extend(attention_square(run, build.layer, (full, cache, values), out, shapes))
+    for group in run.groups:
+        build.operators.extend(_absorbed_square(build, group, full, out))
     context = build.per_head("w_uv", "v_absorb", out)
     return replace(context, shape=(run.tokens, heads * dims.v_dim))
+
+
+def _absorbed_square(
+    build: _Pass, group: SequenceGroup, full: Tensor, out: Tensor
+) -> list[Operator]:
+    """Attention of a group's sequences over their cached rows."""
+    run, dims = build.run, build.latent
+    keys = run.attended_tokens(build.layer, group)
+    name = f"{build.name}.{group.prefix}kv_cache"
+    cache = Tensor(name, (group.batch, 1, keys, dims.cache_width), run.kv_dtype, Role.KV)
+    values = replace(cache, shape=(group.batch, 1, keys, dims.kv_rank))
+    rows = build.heads * group.new_tokens
+    shapes = (
+        MatmulShape(group.batch, rows, dims.cache_width, keys),
+        MatmulShape(group.batch, rows, keys, dims.kv_rank),
+    )
+    operands = (run.rows_of(full, group), cache, values)
+    return attention_square(run, group, build.layer, operands, run.rows_of(out, group), shapes)
 
 
 def _expanded(
@@ -162,7 +172,7 @@ def _expanded(
     _append(build, key_rope, latent)
     keys_nope = build.up("w_uk", latent, heads * dims.nope_dim)
     values = build.up("w_uv", latent, heads * dims.v_dim)
-    wide = heads * dims.qk_dim
+    (group,), wide = run.groups, heads * dims.qk_dim
     dtype = run.attention_dtype
     full = Tensor(f"{build.name}.q_rot", (run.tokens, wide), dtype, Role.ACTIVATION)
     keys = Tensor(f"{build.name}.k_full", (run.tokens, wide), dtype, Role.ACTIVATION)
@@ -181,5 +191,5 @@ def _expanded(
         replace(keys, shape=(*square, dims.qk_dim)),
         replace(values, shape=(*square, dims.v_dim)),
     )
-    build.operators.extend(attention_square(run, build.layer, operands, out, shapes))
+    build.operators.extend(attention_square(run, group, build.layer, operands, out, shapes))
     return out

@@ -97,7 +97,8 @@ def expert_mlp(
     """
     experts = run.model.experts
     assert experts is not None
-    loads = run.routing.loads(experts.num_experts, experts.top_k, run.tokens, layer)
+    number = run.model.first_layer + layer
+    loads = run.routing.loads(experts.num_experts, experts.top_k, run.tokens, number)
     group_rows = tuple(rows for rows in loads if rows)
     router = _router(run, layer, normed, weights)
     choices = router[-1].outputs[0]

@@ -147,6 +147,10 @@ class ModelConfig:
         Latent attention; `head_dim` is then the width of a query head.
     mtp_layers : int
         Multi-token-prediction layers the file describes; built only when asked for.
+    is_mtp : bool
+        This is such a layer with its embedding and head, see `mtp_module`.
+    first_layer : int
+        Number of layer 0 in a routing trace.
     """
 
     name: str
@@ -186,6 +190,8 @@ class ModelConfig:
     experts: Experts | None = None
     latent: LatentAttention | None = None
     mtp_layers: int = 0
+    is_mtp: bool = False
+    first_layer: int = 0
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:

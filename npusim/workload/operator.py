@@ -24,6 +24,8 @@ class Phase(StrEnum):
 
     PREFILL = "prefill"
     DECODE = "decode"
+    MIXED = "mixed"  # decode of a batch and a chunk of another sequence's prompt in one step
+    DRAFT = "draft"  # proposals of a speculative step, which a decode step of several tokens checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Operator:
     its scales, is not among them (the device's `accumulator_convert` says where that happens).
     `rows`: independent rows, the granularity at which a VECTOR operator may be tiled and split;
     every activation input and output divides evenly into them.
-    `kv_runs`: (bytes per contiguous run, number of runs) one KV_APPEND writes.
+    `kv_runs`: (bytes per contiguous run, number of runs) one KV_APPEND writes. `kv_slot`: (tokens
+    cached before it, tokens reserved) per sequence and head; None: those of the run.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Operator:
     vector_ops: tuple[tuple[str, int], ...] = ()
     rows: int = 1
     kv_runs: tuple[int, int] | None = None
+    kv_slot: tuple[int, int] | None = None
     b_is_transposed: bool = False  # matmul: inputs[1] is stored (n, k), as a K cache is
 
     @property

@@ -174,4 +174,4 @@ def _attention(
     batch, heads, kv_heads, queries, keys, head_dim = sizes
     run = _run(quant, kv_dtype, dtype, (heads, kv_heads, head_dim), (batch, queries))
     query: Tensor = run.activation("attention.in", run.tokens, run.model.q_width)
-    return attention_core(run, 0, query, keys)
+    return attention_core(run, run.groups[0], 0, query, keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
@@ -41,7 +41,8 @@ class Tensor:
     `scale_group` > 0: every `scale_group` elements along the first axis (K of a K x N weight) carry
     one scale (`scale_dtype`) and, if `zero_point_dtype` is set, one zero point, per column.
     `scale_group` = -1: one scale per column. `stored_bytes`: what a file says the tensor takes, in
-    the place of what follows from the format (blocks of 5 or 6 bits, say).
+    the place of what follows from the format (blocks of 5 or 6 bits, say). `all_rows` > 0: rows
+    `first_row` ... of a larger tensor of this name, which has `all_rows` along the first axis.
     """
 
     name: str
@@ -52,6 +53,8 @@ class Tensor:
     scale_dtype: str | None = None
     zero_point_dtype: str | None = None
     stored_bytes: int | None = None
+    first_row: int = 0
+    all_rows: int = 0
 
     @property
     def elems(self) -> int:
@@ -82,3 +85,20 @@ class Tensor:
     def nbytes(self) -> int:
         """All bytes, scales and zero points included."""
         return sum(self.bytes_by_dtype.values())
+
+    @property
+    def first_byte(self) -> int:
+        """Where a part starts in the tensor of its name."""
+        return packed_bytes(self.first_row * (self.elems // self.shape[0]), self.dtype)
+
+    @property
+    def whole_bytes(self) -> int:
+        """Bytes of the tensor of its name, all parts together."""
+        if not self.all_rows:
+            return self.nbytes
+        return packed_bytes(self.all_rows * (self.elems // self.shape[0]), self.dtype)
+
+    def part(self, first_row: int, rows: int) -> Tensor:
+        """Rows `first_row` to `first_row + rows`."""
+        shape = (rows, *self.shape[1:])
+        return replace(self, shape=shape, first_row=first_row, all_rows=self.shape[0])

@@ -42,12 +42,19 @@ class OperatorTrace:
     @classmethod
     def of(cls, workload: Workload) -> OperatorTrace:
         """Every pass of a workload: the prefill and each decode step."""
+        if workload.speculation is not None:
+            rule = "a trace holds passes of one model, not a pattern of drafts and checks"
+            raise WorkloadError("speculate_tokens", rule, workload.speculation.tokens)
         passes: list[tuple[StepRecord, tuple[Operator, ...]]] = []
         if workload.prompt_len is not None:
             step = StepRecord(phase="prefill", tokens=workload.prompt_len * workload.batch)
             passes.append((step, workload.prefill_graph().operators))
         for context_len in workload.decode_contexts:
-            step = StepRecord(phase="decode", context_len=context_len, tokens=workload.batch)
+            step = StepRecord(
+                phase=workload.step_phase.value,  # type: ignore[arg-type]  # decode or mixed
+                context_len=context_len,
+                tokens=workload.batch + workload.chunk_tokens,
+            )
             passes.append((step, workload.decode_graph(context_len).operators))
         header = TraceHeader(
             npusim_trace=1,
@@ -59,6 +66,9 @@ class OperatorTrace:
             context_len=workload.context_len,
             generate_len=workload.generate_len,
             capacity_tokens=workload.capacity_tokens,
+            chunk_tokens=workload.chunk_tokens,
+            chunk_context_len=workload.chunk_context_len,
+            chunk_capacity_tokens=workload.chunk_capacity_tokens,
             quant=workload.quant.name,
             kv_dtype=workload.kv_dtype,  # type: ignore[arg-type]
             parameters=workload.parameters,

@@ -35,6 +35,8 @@ class TensorRecord(Record):
     scale_dtype: Dtype | None = None
     zero_point_dtype: Dtype | None = None
     stored_bytes: Size | None = None
+    first_row: Count = 0
+    all_rows: Count = 0
 
     @model_validator(mode="after")
     def _is_sound(self) -> Self:
@@ -44,6 +46,11 @@ class TensorRecord(Record):
             raise ValueError(f"shape {self.shape} has more than 2^62 elements")
         if self.scale_group and (len(self.shape) < 2 or self.scale_dtype is None):
             raise ValueError("scale_group needs two extents and a scale_dtype")
+        if self.first_row + self.shape[0] > self.all_rows and (self.all_rows or self.first_row):
+            raise ValueError(
+                f"rows {self.first_row} to {self.first_row + self.shape[0]} are not "
+                f"among all_rows={self.all_rows}"
+            )
         return self
 
     def tensor(self) -> Tensor:
@@ -63,6 +70,8 @@ class TensorRecord(Record):
             scale_dtype=tensor.scale_dtype,  # type: ignore[arg-type]
             zero_point_dtype=tensor.zero_point_dtype,  # type: ignore[arg-type]
             stored_bytes=tensor.stored_bytes,
+            first_row=tensor.first_row,
+            all_rows=tensor.all_rows,
         )
 
 
@@ -102,6 +111,7 @@ class OperatorRecord(Record):
     vector_ops: list[tuple[str, Count]] = []
     rows: Size = 1
     kv_runs: tuple[Size, Size] | None = None
+    kv_slot: tuple[Count, Size] | None = None
     b_is_transposed: bool = False
 
     @model_validator(mode="after")
@@ -138,6 +148,10 @@ class OperatorRecord(Record):
     def _check_other(self) -> None:
         if self.kind == "kv_append" and (self.kv_runs is None or len(self.inputs) != 1):
             raise ValueError("a kv_append needs kv_runs and one input")
+        if self.kv_slot is not None:
+            shape, (first, capacity) = self.outputs[0].shape, self.kv_slot
+            if self.kind != "kv_append" or len(shape) != 4 or first + shape[2] > capacity:
+                raise ValueError(f"kv_slot {list(self.kv_slot)} does not hold what is appended")
         if self.matmul is not None:
             raise ValueError(f"a {self.kind} has no matmul")
 
@@ -156,6 +170,7 @@ class OperatorRecord(Record):
             vector_ops=tuple(self.vector_ops),
             rows=self.rows,
             kv_runs=self.kv_runs,
+            kv_slot=self.kv_slot,
             b_is_transposed=self.b_is_transposed,
         )
 
@@ -182,6 +197,7 @@ class OperatorRecord(Record):
             vector_ops=list(operator.vector_ops),
             rows=operator.rows,
             kv_runs=operator.kv_runs,
+            kv_slot=operator.kv_slot,
             b_is_transposed=operator.b_is_transposed,
         )
 
@@ -189,7 +205,7 @@ class OperatorRecord(Record):
 class StepRecord(Record):
     """One pass: the prefill, or a decode step with `context_len` cached tokens per sequence."""
 
-    phase: Literal["prefill", "decode"]
+    phase: Literal["prefill", "decode", "mixed"]
     context_len: Count = 0
     tokens: Size = 1
 
@@ -206,6 +222,9 @@ class TraceHeader(Record):
     context_len: Size | None = None
     generate_len: Count = 0
     capacity_tokens: Count = 0
+    chunk_tokens: Count = 0
+    chunk_context_len: Count = 0
+    chunk_capacity_tokens: Count = 0
     quant: Text = "w16a16"
     kv_dtype: Dtype = "bf16"
     parameters: Count = 0
@@ -218,7 +237,9 @@ class TraceHeader(Record):
         phases = [step.phase for step in self.steps]
         if "prefill" in phases[1:]:
             raise ValueError("steps: a prefill comes first and once")
-        contexts = [step.context_len for step in self.steps if step.phase == "decode"]
+        contexts = [step.context_len for step in self.steps if step.phase != "prefill"]
+        if len(set(phases) - {"prefill"}) > 1:
+            raise ValueError("steps: decode and mixed steps exclude each other")
         if contexts != list(range(contexts[0], contexts[0] + len(contexts)) if contexts else []):
             raise ValueError(
                 "steps: each decode step has one cached token more than the one before"

@@ -50,6 +50,10 @@ class TraceWorkload:
         header = trace.header
         self.prompt_len, self.context_len = header.prompt_len, header.context_len
         self.generate_len, self.batch = header.generate_len, header.batch
+        self.draft, self.speculation, self.mtp_layers = None, None, 0
+        self.cached_tokens = header.batch * header.capacity_tokens + header.chunk_capacity_tokens
+        self.chunk_tokens = header.chunk_tokens
+        self.chunk_context_len = header.chunk_context_len
         self.kv_dtype, self.capacity_tokens = header.kv_dtype, header.capacity_tokens
         self.parameters = header.parameters
         self.kv_bytes_per_token = header.kv_bytes_per_token
@@ -66,9 +70,14 @@ class TraceWorkload:
         return tuple(dict.fromkeys(Phase(step.phase) for step in self.trace.header.steps))
 
     @property
+    def step_phase(self) -> Phase:
+        """What the steps after the prefill are."""
+        return Phase.MIXED if Phase.MIXED in self.phases else Phase.DECODE
+
+    @property
     def decode_contexts(self) -> range:
         """Tokens cached at the start of each decode step."""
-        contexts = [s.context_len for s in self.trace.header.steps if s.phase == "decode"]
+        contexts = [s.context_len for s in self.trace.header.steps if s.phase != "prefill"]
         return range(contexts[0], contexts[-1] + 1) if contexts else range(0)
 
     def prefill_graph(self, num_layers: int | None = None) -> OperatorGraph:

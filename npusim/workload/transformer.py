@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npusim.errors import WorkloadError, nearest
 from npusim.workload import vector_counts
 from npusim.workload.attention import attention_operators
-from npusim.workload.forward_pass import ForwardPass
+from npusim.workload.forward_pass import ForwardPass, PromptChunk
 from npusim.workload.graph import OperatorGraph
 from npusim.workload.latent_attention import latent_attention_operators
 from npusim.workload.mlp import mlp_operators
@@ -21,6 +21,9 @@ from npusim.workload.weights import layer_weights, model_weights
 if TYPE_CHECKING:
     from npusim.workload.model_config import ModelConfig
     from npusim.workload.weights import LayerWeights
+
+#: hidden state that a multi-token-prediction module reads
+HIDDEN_INPUT = "hidden"
 
 
 def build_graph(
@@ -35,6 +38,8 @@ def build_graph(
     num_layers: int | None = None,
     all_logits: bool = False,
     routing: ExpertRouting | None = None,
+    chunk: PromptChunk | None = None,
+    speculated_tokens: int = 0,
 ) -> OperatorGraph:
     """Operators of one forward pass.
 
@@ -43,7 +48,8 @@ def build_graph(
     model : ModelConfig
         Architecture.
     phase : Phase or str
-        "prefill" or "decode"; decode computes exactly one new token per sequence.
+        "prefill" or "decode"; decode computes exactly one new token per sequence. "mixed" is a
+        decode step with a chunk, "draft" one of a draft model.
     batch, new_tokens, context_len : int
         Sequences; tokens computed per sequence; tokens per sequence already cached.
     quant : str or Quantization
@@ -56,6 +62,11 @@ def build_graph(
         lm_head over every position, not only the last one of each sequence.
     routing : ExpertRouting, optional
         Which experts tokens visit; None draws them uniformly.
+    chunk : PromptChunk, optional
+        Tokens of another sequence's prompt in the same step (phase "mixed"): one matmul over the
+        rows of both, attention apart.
+    speculated_tokens : int, optional
+        Proposed tokens per sequence that a decode step checks beside its own; lm_head covers all.
 
     Returns
     -------
@@ -68,7 +79,11 @@ def build_graph(
         If a length is out of range, the precision unknown, or decode has several new tokens.
     """
     run = _forward_pass(model, phase, batch, new_tokens, context_len, quant, kv_dtype)
-    run = replace(run, routing=routing or UNIFORM_ROUTING)
+    run = replace(run, routing=routing or UNIFORM_ROUTING, chunk=_checked(chunk, run))
+    if speculated_tokens:
+        check_length("speculated_tokens", speculated_tokens, 1)
+        run = replace(run, new_tokens=new_tokens + speculated_tokens)
+        _check_positions(model, context_len + run.new_tokens)
     layers = model.num_layers if num_layers is None else num_layers
     if not 1 <= layers <= model.num_layers:
         raise WorkloadError("num_layers", f"must be 1 to {model.num_layers}", layers)
@@ -78,7 +93,8 @@ def build_graph(
         for operator in _layer(run, layer, hidden):
             graph.add(operator)
         hidden = operator.outputs[0]
-    for operator in _head(run, hidden, run.tokens if all_logits else run.batch):
+    every = all_logits or speculated_tokens > 0
+    for operator in _head(run, hidden, run.tokens if every else run.sequences):
         graph.add(operator)
     return graph
 
@@ -121,18 +137,38 @@ def _forward_pass(
     ):
         check_length(where, value, least)
     kind = parse_phase(phase)
-    if kind is Phase.DECODE and new_tokens != 1:
+    if kind is not Phase.PREFILL and new_tokens != 1:
         raise WorkloadError("new_tokens", "a decode step computes 1 token", new_tokens)
-    if context_len + new_tokens > model.max_positions:
-        rule = f"{model.name} has at most {model.max_positions} positions"
-        raise WorkloadError("context_len + new_tokens", rule, context_len + new_tokens)
+    _check_positions(model, context_len + new_tokens)
     cache_dtype = resolve_kv_dtype(kv_dtype, model.dtype)
     precision = parse_quantization(quant)
     return ForwardPass(model, kind, batch, new_tokens, context_len, precision, cache_dtype)
 
 
+def _check_positions(model: ModelConfig, positions: int) -> None:
+    """Refuse more tokens than the model has positions."""
+    if positions > model.max_positions:
+        rule = f"{model.name} has at most {model.max_positions} positions"
+        raise WorkloadError("context_len + new_tokens", rule, positions)
+
+
+def _checked(chunk: PromptChunk | None, run: ForwardPass) -> PromptChunk | None:
+    """Refuse a chunk outside a mixed step, or one without room."""
+    if (chunk is not None) != (run.phase is Phase.MIXED):
+        raise WorkloadError("chunk", "a mixed step, and no other, has a chunk", chunk)
+    if chunk is not None:
+        check_length("chunk_tokens", chunk.tokens, 1)
+        check_length("chunk_context_len", chunk.context_len, 0)
+        check_length("chunk capacity", chunk.capacity_tokens, chunk.context_len + chunk.tokens)
+        _check_positions(run.model, chunk.context_len + chunk.tokens)
+    return chunk
+
+
 def _embedding(run: ForwardPass) -> list[Operator]:
-    """Rows of the embedding table, one per token; scaled, or with position rows added."""
+    """Rows of the embedding table, one per token; scaled, or with position rows added.
+
+    A multi-token-prediction module then joins them with the hidden state it is given.
+    """
     weights = model_weights(run.model, run.quant)
     out = run.activation("embedding.out", run.tokens, run.model.hidden_size)
     gather = _gather(run, "embedding", "token_ids", weights.embedding, out)
@@ -151,7 +187,27 @@ def _embedding(run: ForwardPass) -> list[Operator]:
         operators.append(
             run.vector("position_add", "embedding", None, (out, rows), (total,), counts, out.elems)
         )
+    if run.model.is_mtp:
+        operators += _joined(run, operators[-1].outputs[0])
     return operators
+
+
+def _joined(run: ForwardPass, embedded: Tensor) -> list[Operator]:
+    """Norms of embedding and hidden state, side by side, and their projection to one width."""
+    weights = model_weights(run.model, run.quant)
+    assert weights.embedding_norm and weights.hidden_norm and weights.mtp_proj
+    rows, width = embedded.shape
+    hidden = run.activation(HIDDEN_INPUT, rows, width)
+    both = run.activation("mtp_norm.out", rows, 2 * width, dtype=run.matmul_dtype)
+    counts = vector_counts.merge(
+        vector_counts.rms_norm(2 * rows, width), run.narrow_ops(both.elems, both.dtype)
+    )
+    inputs = (embedded, hidden, weights.embedding_norm, weights.hidden_norm)
+    out = run.activation("mtp_proj.out", rows, width)
+    return [
+        run.vector("mtp_norm", "mtp_norm", None, inputs, (both,), counts, rows),
+        run.linear("mtp_proj", "mtp_proj", None, (both, weights.mtp_proj, None), (out,)),
+    ]
 
 
 def _gather(run: ForwardPass, name: str, ids: str, table: Tensor, out: Tensor) -> Operator:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from npusim.errors import WorkloadError
 from npusim.workload.model_config import Norm, Positions
 from npusim.workload.tensor import Role, Tensor
 
@@ -31,6 +32,9 @@ class ModelWeights:
     final_norm_bias: Tensor | None
     lm_head: Tensor
     lm_head_bias: Tensor | None
+    embedding_norm: Tensor | None = None  # these three: of a multi-token-prediction module
+    hidden_norm: Tensor | None = None
+    mtp_proj: Tensor | None = None
 
     def __iter__(self) -> Iterator[Tensor]:
         names = set()
@@ -173,11 +177,54 @@ def model_weights(model: ModelConfig, quant: Quantization) -> ModelWeights:
         final_norm_bias=plain("final_norm.bias", hidden, exists=model.norm is Norm.LAYER),
         lm_head=quant.weight(head_name, hidden, vocab, model.dtype),
         lm_head_bias=plain("lm_head.bias", vocab, exists=model.lm_head_bias),
+        embedding_norm=plain("embedding_norm.weight", hidden, exists=model.is_mtp),
+        hidden_norm=plain("hidden_norm.weight", hidden, exists=model.is_mtp),
+        mtp_proj=quant.weight("mtp_proj.weight", 2 * hidden, hidden, model.dtype)
+        if model.is_mtp
+        else None,
     )
 
 
-def stored_weights(model: ModelConfig, quant: Quantization) -> Iterator[Tensor]:
+def stored_weights(
+    model: ModelConfig, quant: Quantization, mtp_layers: int = 0
+) -> Iterator[Tensor]:
     """Every weight tensor the device memory holds, each once."""
     yield from model_weights(model, quant)
     for layer in range(model.num_layers):
         yield from layer_weights(model, quant, layer).values()
+    for index in range(mtp_layers):
+        for tensor in stored_weights(mtp_module(model), quant):
+            if tensor.name not in SHARED_BY_MTP:
+                yield replace(tensor, name=f"mtp.{index}.{tensor.name}")
+
+
+#: weights that a multi-token-prediction module has in common with its model
+SHARED_BY_MTP = frozenset({"embedding.weight", "lm_head.weight", "lm_head.bias"})
+
+
+def mtp_module(model: ModelConfig) -> ModelConfig:
+    """A multi-token-prediction layer as a model of one layer, like the last one of its model.
+
+    Two norms and a projection join the next token's embedding with the hidden state; then a layer,
+    a final norm, and the model's own embedding and head. Source: DeepSeek-V3, section 2.2
+    (arXiv 2412.19437).
+
+    Raises
+    ------
+    WorkloadError
+        If the model describes none.
+    """
+    if not model.mtp_layers:
+        rule = f"{model.name} states no multi-token-prediction layers"
+        raise WorkloadError("mtp_layers", rule, None, "num_nextn_predict_layers is absent or 0")
+    experts = model.experts
+    return replace(
+        model,
+        name=f"{model.name}:mtp",
+        num_layers=1,
+        windows=model.windows[-1:],
+        experts=experts and replace(experts, layers=experts.layers[-1:]),
+        mtp_layers=0,
+        is_mtp=True,
+        first_layer=model.num_layers,
+    )

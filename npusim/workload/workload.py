@@ -3,58 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from npusim.errors import WorkloadError
 from npusim.workload import counts
+from npusim.workload.forward_pass import PromptChunk
 from npusim.workload.kv_cache import KvCacheLayout, kv_bytes_per_token
 from npusim.workload.loading import load_model
 from npusim.workload.model_config import ModelConfig
+from npusim.workload.mtp import append_mtp
 from npusim.workload.operator import Phase
 from npusim.workload.quantization import Quantization, parse_quantization, resolve_kv_dtype
 from npusim.workload.routing import UNIFORM_ROUTING, ExpertRouting
-from npusim.workload.transformer import build_graph, check_length, parse_phase
+from npusim.workload.speculation import MTP_DRAFT, Speculation, speculation_of
+from npusim.workload.transformer import build_graph, parse_phase
+from npusim.workload.weights import mtp_module
+from npusim.workload.workload_checks import check_lengths, check_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from npusim.workload.graph import OperatorGraph
-
-
-class RunLengths(Protocol):
-    """The settings of a run that `Workload.of` reads; a `WorkloadConfig` is one."""
-
-    @property
-    def prompt_len(self) -> int | None:
-        """Tokens of the prefill."""
-
-    @property
-    def context_len(self) -> int | None:
-        """Tokens already cached."""
-
-    @property
-    def generate_len(self) -> int:
-        """Tokens generated."""
-
-    @property
-    def batch(self) -> int:
-        """Sequences."""
-
-    @property
-    def quant(self) -> str:
-        """Precision of weights and activations."""
-
-    @property
-    def kv_dtype(self) -> str | None:
-        """Format of the cache."""
-
-    @property
-    def kv_prune(self) -> str | None:
-        """Pruning policy of the cache."""
-
-    @property
-    def expert_routing(self) -> str:
-        """Which experts tokens visit."""
+    from npusim.workload.settings import RunLengths
 
 
 @dataclass(frozen=True)
@@ -79,6 +49,14 @@ class Workload:
         Format of the KV cache.
     routing : ExpertRouting
         Which experts the tokens visit.
+    chunk_tokens, chunk_context_len : int
+        Every step also computes `chunk_tokens` tokens of one other sequence's prompt, of which
+        `chunk_context_len` are cached before the first step; 0: no chunk.
+    speculation : Speculation, optional
+        Tokens are proposed, and checked several at a time.
+    mtp_layers : int
+        Multi-token-prediction layers in use. They draft if the speculation says so; else they
+        follow every pass.
 
     Raises
     ------
@@ -94,9 +72,14 @@ class Workload:
     quant: Quantization
     kv_dtype: str
     routing: ExpertRouting = UNIFORM_ROUTING
+    chunk_tokens: int = 0
+    chunk_context_len: int = 0
+    speculation: Speculation | None = None
+    mtp_layers: int = 0
 
     def __post_init__(self) -> None:
-        _check_lengths(self)
+        check_lengths(self)
+        check_patterns(self)
         if self.capacity_tokens > self.model.max_positions:
             limit = self.model.max_positions
             rule = f"prompt or context plus generated tokens must fit {self.model.name}'s {limit}"
@@ -122,6 +105,12 @@ class Workload:
             quant=parse_quantization(settings.quant),
             kv_dtype=resolve_kv_dtype(settings.kv_dtype, model.dtype),
             routing=ExpertRouting(settings.expert_routing, seed),
+            chunk_tokens=settings.chunk_tokens or 0,
+            chunk_context_len=settings.chunk_context_len or 0,
+            speculation=speculation_of(
+                model, settings.speculate_tokens, settings.accept_frac, settings.draft_model
+            ),
+            mtp_layers=settings.mtp_layers or 0,
         )
 
     @property
@@ -136,22 +125,66 @@ class Workload:
     def phases(self) -> tuple[Phase, ...]:
         """Phases that run, in order."""
         prefill = () if self.prompt_len is None else (Phase.PREFILL,)
-        decode = (Phase.DECODE,) if self.decode_contexts else ()
-        return prefill + decode
+        decode = (self.step_phase,) if self.decode_contexts else ()
+        has_draft = self.speculation is not None and self.speculation.draft is not None
+        draft = (Phase.DRAFT,) if decode and has_draft else ()
+        return prefill + decode + draft
 
     @property
-    def decode_contexts(self) -> range:
+    def step_phase(self) -> Phase:
+        """What the steps after the prefill are."""
+        return Phase.MIXED if self.chunk_tokens else Phase.DECODE
+
+    @property
+    def decode_contexts(self) -> Sequence[int]:
         """Tokens cached at the start of each decode step."""
-        if self.prompt_len is not None:
-            return range(self.prompt_len, self.prompt_len + max(0, self.generate_len - 1))
-        assert self.context_len is not None
-        return range(self.context_len, self.context_len + self.generate_len)
+        first, tokens = self.prompt_len, max(0, self.generate_len - 1)
+        if first is None:
+            assert self.context_len is not None
+            first, tokens = self.context_len, self.generate_len
+        if self.speculation is not None:
+            return self.speculation.contexts(first, tokens)
+        return range(first, first + tokens)
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens per sequence that a decode step computes: one, and those it checks."""
+        return 1 + (self.speculation.tokens if self.speculation else 0)
 
     @property
     def capacity_tokens(self) -> int:
         """Tokens per sequence in the cache when the run ends."""
         steps = self.decode_contexts
-        return steps.stop if len(steps) else self.prompt_len or 0
+        return steps[-1] + self.new_tokens if len(steps) else self.prompt_len or 0
+
+    @property
+    def chunk_capacity_tokens(self) -> int:
+        """Tokens in the cache of the sequence that is prefilled in chunks, when the run ends."""
+        chunked = self.chunk_tokens * len(self.decode_contexts)
+        return self.chunk_context_len + chunked if chunked else 0
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of all sequences in the cache when the run ends."""
+        return self.batch * self.capacity_tokens + self.chunk_capacity_tokens
+
+    @property
+    def draft(self) -> Workload | None:
+        """The draft model with the run's lengths; None if nothing drafts with a model."""
+        if self.speculation is None or self.speculation.draft is None:
+            return None
+        model = self.speculation.draft
+        kv_dtype = model.dtype if self.kv_dtype == self.model.dtype else self.kv_dtype
+        return Workload(
+            model=model,
+            prompt_len=None if self.capacity_tokens > 1 else 1,
+            context_len=self.capacity_tokens - 1 or None,
+            generate_len=1 if self.capacity_tokens > 1 else 0,
+            batch=self.batch,
+            quant=self.quant,
+            kv_dtype=kv_dtype,
+            routing=self.routing,
+        )
 
     def prefill_graph(self, num_layers: int | None = None) -> OperatorGraph:
         """Operators of the prefill, over fewer layers if `num_layers` says so.
@@ -167,7 +200,27 @@ class Workload:
 
     def decode_graph(self, context_len: int, num_layers: int | None = None) -> OperatorGraph:
         """Operators of one decode step with `context_len` cached tokens per sequence."""
-        return self._graph(Phase.DECODE, 1, context_len, num_layers)
+        return self._graph(self.step_phase, 1, context_len, num_layers)
+
+    def draft_graph(self, context_len: int, num_layers: int | None = None) -> OperatorGraph:
+        """Operators of one pass of the draft model with `context_len` cached tokens.
+
+        Raises
+        ------
+        WorkloadError
+            If no model drafts.
+        """
+        draft = self.draft
+        if draft is None:
+            raise WorkloadError("draft_model", "this run drafts with no model")
+        return draft._graph(Phase.DRAFT, 1, context_len, num_layers)
+
+    def draft_prefill_graph(self, num_layers: int | None = None) -> OperatorGraph:
+        """Operators that bring the prompt into the draft's cache."""
+        draft = self.draft
+        if draft is None or self.prompt_len is None:
+            raise WorkloadError("draft_model", "this run has no prompt to draft from")
+        return draft._graph(Phase.PREFILL, self.prompt_len, 0, num_layers)
 
     def kv_layout(self) -> KvCacheLayout:
         """Where the cache of the whole run lies."""
@@ -176,37 +229,56 @@ class Workload:
     @property
     def parameters(self) -> int:
         """Parameters of the model."""
-        return counts.parameters(self.model)
+        return counts.parameters(self.model, self.mtp_layers)
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of stored weights."""
-        return counts.weight_bytes(self.model, self.quant)
+        return counts.weight_bytes(self.model, self.quant, self.mtp_layers)
 
     @property
     def weight_bytes_by_dtype(self) -> dict[str, int]:
         """Bytes of stored weights by format."""
-        return counts.weight_bytes_by_dtype(self.model, self.quant)
+        return counts.weight_bytes_by_dtype(self.model, self.quant, self.mtp_layers)
 
     @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of K and V of one token over all layers."""
-        return kv_bytes_per_token(self.model, self.kv_dtype)
+        own = kv_bytes_per_token(self.model, self.kv_dtype)
+        if not self.mtp_layers:
+            return own
+        return own + self.mtp_layers * kv_bytes_per_token(mtp_module(self.model), self.kv_dtype)
 
     def _graph(
         self, phase: Phase, new_tokens: int, context_len: int, num_layers: int | None
     ) -> OperatorGraph:
-        return build_graph(
-            self.model,
-            phase,
-            self.batch,
-            new_tokens,
-            context_len,
-            self.quant,
-            self.kv_dtype,
-            num_layers=num_layers,
-            routing=self.routing,
-        )
+        def build(model: ModelConfig, layers: int | None) -> OperatorGraph:
+            is_checked = phase is Phase.DECODE and self.speculation is not None
+            return build_graph(
+                model,
+                phase,
+                self.batch,
+                new_tokens,
+                context_len,
+                self.quant,
+                self.kv_dtype,
+                num_layers=layers,
+                routing=self.routing,
+                chunk=self._chunk(context_len) if phase is Phase.MIXED else None,
+                speculated_tokens=self.new_tokens - 1 if is_checked else 0,
+            )
+
+        graph = build(self.model, num_layers)
+        drafts = self.speculation is not None and self.speculation.method == MTP_DRAFT
+        if self.mtp_layers and not drafts:
+            append_mtp(graph, build(mtp_module(self.model), None), self.mtp_layers)
+        return graph
+
+    def _chunk(self, context_len: int) -> PromptChunk:
+        """Chunk of the step with so many cached tokens."""
+        step = context_len - self.decode_contexts[0]
+        first = self.chunk_context_len + step * self.chunk_tokens
+        return PromptChunk(self.chunk_tokens, first, self.chunk_capacity_tokens)
 
 
 def transformer(
@@ -220,6 +292,12 @@ def transformer(
     kv_dtype: str | None = None,
     expert_routing: str = "uniform",
     seed: int = 0,
+    chunk_tokens: int | None = None,
+    chunk_context_len: int | None = None,
+    speculate_tokens: int | None = None,
+    accept_frac: float | None = None,
+    draft_model: str | ModelConfig | None = None,
+    mtp_layers: int | None = None,
 ) -> Workload:
     """A workload from a model and lengths.
 
@@ -238,6 +316,11 @@ def transformer(
         Format of the KV cache; None is the model's 16-bit format.
     expert_routing, seed : str, int
         Which experts tokens visit, see `ExpertRouting`, and the seed of the draw.
+    chunk_tokens, chunk_context_len, mtp_layers : int, optional
+        See `Workload`.
+    speculate_tokens, accept_frac, draft_model : int, float, str or ModelConfig, optional
+        Tokens proposed per step, the probability that one is accepted, and the model that proposes:
+        None looks them up in the prompt, "mtp" takes the model's own multi-token-prediction layers.
 
     Raises
     ------
@@ -260,19 +343,8 @@ def transformer(
         quant=parse_quantization(quant),
         kv_dtype=resolve_kv_dtype(kv_dtype, config.dtype),
         routing=ExpertRouting(expert_routing, seed),
+        chunk_tokens=chunk_tokens or 0,
+        chunk_context_len=chunk_context_len or 0,
+        speculation=speculation_of(config, speculate_tokens, accept_frac, draft_model),
+        mtp_layers=mtp_layers or 0,
     )
-
-
-def _check_lengths(workload: Workload) -> None:
-    """Refuse lengths that make no run."""
-    prompt, context = workload.prompt_len, workload.context_len
-    if (prompt is None) == (context is None):
-        raise WorkloadError("lengths", "exactly one of prompt_len and context_len is required")
-    for where, value, least in (
-        ("prompt_len", prompt, 1),
-        ("context_len", context, 1),
-        ("generate_len", workload.generate_len, 0 if context is None else 1),
-        ("batch", workload.batch, 1),
-    ):
-        if value is not None:
-            check_length(where, value, least)

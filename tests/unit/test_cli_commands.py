@@ -99,6 +99,12 @@ def test_every_option_of_run_reaches_the_specification(capsys, simulator):
         "kv_dtype": "int8",
         "kv_prune": None,
         "expert_routing": "uniform",
+        "chunk_tokens": None,
+        "chunk_context_len": None,
+        "speculate_tokens": None,
+        "accept_frac": None,
+        "draft_model": None,
+        "mtp_layers": None,
     }
     settings = spec.simulation
     assert (settings.fidelity, settings.executor, settings.seed) == ("transfer", "simpy", 5)

@@ -216,7 +216,7 @@ class TraceBuilder:
             npusim_trace=1,
             model=self.model,
             dtype=self.dtype,  # type: ignore[arg-type]
-            steps=[StepRecord(phase=self.phase.value, tokens=tokens)],
+            steps=[StepRecord(phase="prefill" if is_prefill else "decode", tokens=tokens)],
             batch=batch,
             prompt_len=max(tokens // batch, 1) if is_prefill else None,
             generate_len=0 if is_prefill else 1,
