@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npusim.results.derived import (
     achieved_bytes_per_s,
@@ -64,7 +64,27 @@ def headline(result: RunResult) -> list[str]:
         f"{workload['parameters'] / 1e9:.3f} B parameters, {weights} of weights; "
         f"fidelity {result.fidelity}, executor {result.executor}, {result.wall_s:.1f} s of work"
     )
-    return [what, how, *_figures(result)]
+    return [what, how, *_patterns(workload), *_figures(result)]
+
+
+def _patterns(workload: Mapping[str, Any]) -> list[str]:
+    """Chunks, speculation and extra layers, those in use."""
+    lines = []
+    if "chunk_tokens" in workload:
+        lines.append(
+            f"mixed steps: {workload['chunk_tokens']} tokens of another prompt in each, "
+            f"{workload['chunk_context_len']} of it cached at first"
+        )
+    if "speculation" in workload:
+        used = workload["speculation"]
+        source = used["draft_model"] or "lookup in the prompt"
+        lines.append(
+            f"speculation: {used['speculate_tokens']} tokens per step by {source}, accepted with "
+            f"probability {used['accept_frac']:g}: {used['tokens_per_step']:.4g} tokens per step"
+        )
+    if "mtp_layers" in workload:
+        lines.append(f"multi-token-prediction layers: {workload['mtp_layers']}")
+    return lines
 
 
 def _figures(result: RunResult) -> list[str]:

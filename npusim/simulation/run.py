@@ -224,11 +224,9 @@ class _Run:
             if phase == DRAFT_PREFILL:
                 return [self._source(draft, phase, workload.draft_prefill_graph, 0)]
             if phase == Phase.DRAFT:
-                return [
-                    self._step(draft, phase, workload.draft_graph, context_len + i)
-                    for context_len in workload.decode_contexts
-                    for i in range(workload.new_tokens - 1)
-                ]
+                proposals = range(workload.new_tokens - 1)
+                passes = sorted(c + i for c in workload.decode_contexts for i in proposals)
+                return [self._step(draft, phase, workload.draft_graph, c) for c in passes]
         return [
             self._step(workload, phase, workload.decode_graph, context_len)
             for context_len in workload.decode_contexts

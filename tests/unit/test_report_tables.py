@@ -71,3 +71,25 @@ def test_numbers_read_well():
     assert [count(n) for n in (0, 999, 1000, 1_540_000_000)] == ["0", "999", "1 k", "1.54 G"]
     assert percent(0.25) == "25.0 %"
     assert percent(1, 0) == "-"
+
+
+def test_the_headline_tells_patterns_of_steps():
+    used = {
+        "method": "prompt_lookup",
+        "speculate_tokens": 4,
+        "accept_frac": 0.7,
+        "draft_model": None,
+        "tokens_per_step": 2.7731,
+    }
+    run = tiny_run()
+    workload = {**run.workload, "speculation": used, "mtp_layers": 1}
+    lines = headline(replace(run, workload=workload))
+    assert lines[2] == (
+        "speculation: 4 tokens per step by lookup in the prompt, accepted with probability 0.7: "
+        "2.773 tokens per step"
+    )
+    assert lines[3] == "multi-token-prediction layers: 1"
+    chunked = {**run.workload, "chunk_tokens": 256, "chunk_context_len": 0}
+    assert headline(replace(run, workload=chunked))[2] == (
+        "mixed steps: 256 tokens of another prompt in each, 0 of it cached at first"
+    )
