@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from npusim.simulation.workloads import AnyWorkload
     from npusim.workload.graph import OperatorGraph
 
-    Build = Callable[[int, int], OperatorGraph]
+    Build = Callable[[int, int], OperatorGraph]  # of (cached tokens, layers)
 
 #: the prompt's way into the cache of a draft model
 DRAFT_PREFILL = "draft_prefill"
@@ -131,7 +131,7 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
     run = _Run(spec, workload, None)
     if phase not in run.phase_names():
         raise ConfigError("phase", f"this run has {', '.join(run.phase_names())}", phase)
-    source = run.sources(phase)[0]
+    source = run.source(run.steps(phase), 0)
     return compile_graph(
         source.build(source.num_layers),
         spec.system,
@@ -168,6 +168,21 @@ def executor_of(simulation: SimulationConfig) -> str:
             )
         return "closed_form"
     return Executor.SIMPY.value
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Passes of a phase: cached tokens at the start of each, and what builds the graph of one."""
+
+    phase: str
+    workload: AnyWorkload
+    build: Build
+    contexts: Sequence[int]
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether there is one pass, without cached tokens."""
+        return self.phase in (Phase.PREFILL, DRAFT_PREFILL)
 
 
 class _Run:
@@ -214,44 +229,33 @@ class _Run:
             names.insert(1, DRAFT_PREFILL)
         return names
 
-    def sources(self, phase: str) -> list[GraphSource]:
-        """Graph of every step of a phase."""
+    def steps(self, phase: str) -> _Steps:
+        """Passes of a phase."""
         workload = self._workload
         if phase == Phase.PREFILL:
-            return [self._source(workload, phase, workload.prefill_graph, 0)]
+            return _Steps(phase, workload, lambda _, layers: workload.prefill_graph(layers), (0,))
         if isinstance(workload, Workload) and workload.draft is not None:
             draft = workload.draft
             if phase == DRAFT_PREFILL:
-                return [self._source(draft, phase, workload.draft_prefill_graph, 0)]
+                read = workload.draft_prefill_graph
+                return _Steps(phase, draft, lambda _, layers: read(layers), (0,))
             if phase == Phase.DRAFT:
                 proposals = range(workload.new_tokens - 1)
                 passes = sorted(c + i for c in workload.decode_contexts for i in proposals)
-                return [self._step(draft, phase, workload.draft_graph, c) for c in passes]
-        return [
-            self._step(workload, phase, workload.decode_graph, context_len)
-            for context_len in workload.decode_contexts
-        ]
+                return _Steps(phase, draft, workload.draft_graph, passes)
+        return _Steps(phase, workload, workload.decode_graph, workload.decode_contexts)
 
-    def _step(self, workload: AnyWorkload, phase: str, build: Build, context: int) -> GraphSource:
-        """One of several passes of a phase."""
-        name = f"{phase} at context {context}"
-        return self._source(workload, name, lambda layers: build(context, layers), context)
-
-    def _source(
-        self,
-        workload: AnyWorkload,
-        name: str,
-        build: Callable[[int], OperatorGraph],
-        cached_tokens: int,
-    ) -> GraphSource:
-        prefix_layers, unit_layers = _repeat_unit(workload.layer_kinds)
+    def source(self, steps: _Steps, index: int) -> GraphSource:
+        """Graph of one pass of a phase."""
+        context_len, build = steps.contexts[index], steps.build
+        prefix_layers, unit_layers = _repeat_unit(steps.workload.layer_kinds)
         return GraphSource(
-            name=name,
-            build=build,
-            num_layers=workload.model.num_layers,
+            name=steps.phase if steps.is_prefill else f"{steps.phase} at context {context_len}",
+            build=lambda layers: build(context_len, layers),
+            num_layers=steps.workload.model.num_layers,
             prefix_layers=prefix_layers,
             unit_layers=unit_layers,
-            cached_tokens=cached_tokens,
+            cached_tokens=context_len,
             kv_capacity_tokens=self._workload.capacity_tokens,
         )
 
@@ -267,37 +271,39 @@ class _Run:
 
     def _phase(self, phase: str) -> PhaseRecord:
         """One phase, simulated; of many steps a few."""
-        sources = self.sources(phase)
+        steps = self.steps(phase)
         self._progress.update(phase, 0.0, "simulating")
-        pieces, notes = self._steps(phase, sources)
+        pieces, notes = self._simulate_steps(steps)
         self._progress.update(phase, 1.0, "done")
         notes = (*notes, *pattern_approximations(self._workload, phase))
-        return self._record(phase, pieces, self._tokens(phase, len(sources)), notes)
+        return self._record(phase, pieces, self._tokens(phase, len(steps.contexts)), notes)
 
-    def _steps(
-        self, phase: str, sources: list[GraphSource]
+    def _simulate_steps(
+        self, steps: _Steps
     ) -> tuple[list[tuple[Simulated, int]], tuple[Approximation, ...]]:
+        contexts = steps.contexts
         estimate = estimate_decode(
-            range(len(sources)),
-            lambda index: self._simulate(sources[index]),
+            range(len(contexts)),
+            lambda index: self._simulate(self.source(steps, index)),
             self._spec.simulation.decode_tolerance_frac,
-            lambda done: self._progress.update(phase, done, "simulating"),
+            lambda done: self._progress.update(steps.phase, done, "simulating"),
         )
         pieces = [(estimate.steps[i], w) for i, w in sorted(estimate.weights.items())]
         if estimate.is_exact:
             return pieces, ()
-        contexts = ", ".join(str(sources[i].cached_tokens) for i in sorted(estimate.steps))
+        simulated = ", ".join(str(contexts[i]) for i in sorted(estimate.steps))
         note = Approximation(
             kind="decode_interpolation",
-            scope=phase,
+            scope=steps.phase,
             estimated_error_frac=estimate.worst_error_frac,
-            basis=f"{len(estimate.steps)} of {len(sources)} steps simulated, at contexts "
-            f"{contexts}; error at unseen midpoints",
+            basis=f"{len(estimate.steps)} of {len(contexts)} steps simulated, at contexts "
+            f"{simulated}; error at unseen midpoints",
         )
         return pieces, (note,)
 
     def _closed_phase(self, phase: str) -> PhaseRecord:
-        sources = self.sources(phase)
+        steps = self.steps(phase)
+        sources = [self.source(steps, index) for index in range(len(steps.contexts))]
         record = self._closed_record(phase, sources, self._tokens(phase, len(sources)))
         notes = pattern_approximations(self._workload, phase)
         return replace(record, approximations=(*record.approximations, *notes))

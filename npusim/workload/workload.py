@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npusim.errors import WorkloadError
@@ -135,7 +136,7 @@ class Workload:
         """What the steps after the prefill are."""
         return Phase.MIXED if self.chunk_tokens else Phase.DECODE
 
-    @property
+    @cached_property
     def decode_contexts(self) -> Sequence[int]:
         """Tokens cached at the start of each decode step."""
         first, tokens = self.prompt_len, max(0, self.generate_len - 1)
@@ -168,7 +169,7 @@ class Workload:
         """Tokens of all sequences in the cache when the run ends."""
         return self.batch * self.capacity_tokens + self.chunk_capacity_tokens
 
-    @property
+    @cached_property
     def draft(self) -> Workload | None:
         """The draft model with the run's lengths; None if nothing drafts with a model."""
         if self.speculation is None or self.speculation.draft is None:
