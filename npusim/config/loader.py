@@ -165,11 +165,12 @@ def _file(
 
 
 def _workload_document(path: Path) -> Document:
-    """Document of a workload, the path of its model made to count from the working folder."""
+    """Document of a workload, paths of its models made to count from the working folder."""
     document = read_document(path)
-    model = document.get(("model",))
-    if isinstance(model, str) and "/" in model:
-        document.data["model"] = str(path.parent / model)
+    for key in ("model", "draft_model"):
+        model = document.get((key,))
+        if isinstance(model, str) and "/" in model:
+            document.data[key] = str(path.parent / model)
     return document
 
 

@@ -13,6 +13,8 @@ import numpy as np
 from npusim.errors import WorkloadError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Loads = tuple[int, ...]
@@ -90,7 +92,15 @@ def expected_distinct_experts(num_experts: int, top_k: int, tokens: int) -> floa
     A token misses a given expert with probability ``1 - top_k / num_experts``, so
     ``E (1 - (1 - k / E) ** T)``.
     """
-    return num_experts * (1.0 - (1.0 - top_k / num_experts) ** tokens)
+    return expected_distinct([top_k / num_experts] * num_experts, tokens)
+
+
+def expected_distinct(shares: Sequence[float], tokens: int) -> float:
+    """Expected number of experts visited, from the share of tokens that visit each expert.
+
+    Tokens are independent: ``sum of 1 - (1 - share) ** tokens``.
+    """
+    return sum(1.0 - (1.0 - share) ** tokens for share in shares)
 
 
 def _zipf_exponent(text: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from npusim.workload import (
     KV_DTYPES,
     PRECISIONS,
     ModelConfig,
+    OperatorGraph,
     OperatorKind,
     Role,
     build_graph,
@@ -16,6 +19,7 @@ from npusim.workload import (
     weight_bytes,
     weight_bytes_by_dtype,
 )
+from npusim.workload.forward_pass import PromptChunk
 from npusim.workload.operator import VECTOR_OPS
 from npusim.workload.quantization import parse_quantization
 from npusim.workload.weights import stored_weights
@@ -152,3 +156,42 @@ def test_building_twice_gives_equal_graphs(model, quant, context):
     second = build_graph(model, "decode", context_len=context, quant=quant)
     assert first.operators == second.operators
     assert list(first.digraph.edges) == list(second.digraph.edges)
+
+
+@given(models(), quants, kv_dtypes, batches, contexts, lengths, contexts)
+def test_a_mixed_step_is_its_parts_with_the_weights_read_once(
+    model, quant, kv_dtype, batch, context_len, chunk_tokens, cached
+):
+    chunk = PromptChunk(chunk_tokens, cached, cached + chunk_tokens)
+    mixed = build_graph(model, "mixed", batch, 1, context_len, quant, kv_dtype, chunk=chunk)
+    decode = build_graph(model, "decode", batch, 1, context_len, quant, kv_dtype)
+    prefill = build_graph(model, "prefill", 1, chunk_tokens, cached, quant, kv_dtype)
+    assert mixed.macs == decode.macs + prefill.macs
+    for count in (OperatorGraph.compulsory_read_bytes, OperatorGraph.compulsory_write_bytes):
+        assert count(mixed, Role.KV) == count(decode, Role.KV) + count(prefill, Role.KV)
+    vectors = [_vector_ops(graph) for graph in (mixed, decode, prefill)]
+    assert vectors[0] == vectors[1] + vectors[2]
+    assert {w.name for w in mixed.weights} == {w.name for w in decode.weights}
+
+
+@given(models(), quants, kv_dtypes, batches, contexts, lengths)
+def test_a_check_computes_as_a_pass_over_all_its_tokens(
+    model, quant, kv_dtype, batch, context_len, proposed
+):
+    check = build_graph(
+        model, "decode", batch, 1, context_len, quant, kv_dtype, speculated_tokens=proposed
+    )
+    whole = build_graph(
+        model, "prefill", batch, 1 + proposed, context_len, quant, kv_dtype, all_logits=True
+    )
+    assert check.macs == whole.macs
+    assert check.compulsory_bytes(Role.KV) == whole.compulsory_bytes(Role.KV)
+
+
+def _vector_ops(graph: OperatorGraph) -> Counter[str]:
+    """Element operations by name."""
+    total: Counter[str] = Counter()
+    for operator in graph:
+        for name, count in operator.vector_ops:
+            total[name] += count
+    return total

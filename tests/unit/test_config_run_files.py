@@ -23,6 +23,10 @@ def test_the_model_of_a_workload_counts_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "chat.yaml"
     path.write_text("model: ./config.json\nprompt_len: 8\n", encoding="utf-8")
     assert Path(load_workload(path).model) == tmp_path / "config.json"
+    drafted = "prompt_len: 8\nspeculate_tokens: 2\naccept_frac: 0.5\ndraft_model: ./draft.json\n"
+    path.write_text(f"model: qwen2-1.5b\n{drafted}", encoding="utf-8")
+    loaded = load_workload(path)
+    assert (loaded.model, Path(str(loaded.draft_model))) == ("qwen2-1.5b", tmp_path / "draft.json")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from npusim.errors import WorkloadError
 from npusim.workload.loading import load_model
-from npusim.workload.routing import ExpertRouting, expected_distinct_experts
+from npusim.workload.routing import ExpertRouting, expected_distinct, expected_distinct_experts
 from npusim.workload.tensor import Role
 from npusim.workload.transformer import build_graph
 
@@ -68,6 +68,35 @@ def test_a_trace_gives_each_layer_its_own_loads(trace):
     routing = ExpertRouting(str(trace))
     assert routing.loads(4, 2, 10, layer=1) == (0, 0, 10, 10)
     assert sum(routing.loads(4, 2, 10, layer=0)) == 20
+
+
+def test_draws_from_a_trace_visit_as_many_experts_as_its_shares_say(tmp_path):
+    # of eight tokens: experts 0 and 1 by 7/8 each, 2 and 3 by 1/8 each, 4 by none
+    rows = [{"layer": 0, "experts": [0, 1]}] * 7 + [{"layer": 0, "experts": [2, 3]}]
+    path = tmp_path / "skewed.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    for tokens in (1, 4, 16):
+        # 2 (1 - (1/8)^T) + 2 (1 - (7/8)^T): 2 for one token
+        expected = 2 * (1 - (1 / 8) ** tokens) + 2 * (1 - (7 / 8) ** tokens)
+        shares = [7 / 8, 7 / 8, 1 / 8, 1 / 8, 0.0]
+        assert expected_distinct(shares, tokens) == pytest.approx(expected)
+        draws = [
+            np.count_nonzero(ExpertRouting(str(path), seed).loads(5, 2, tokens))
+            for seed in range(400)
+        ]
+        # a draw visits 2 or 4: a standard deviation of at most 1
+        assert abs(np.mean(draws) - expected) <= 3 / 400**0.5
+
+
+def test_a_skew_leaves_experts_unread():
+    # the same 64 tokens visit fewer of 128 experts the more they prefer some
+    counts = [
+        np.count_nonzero(ExpertRouting(text).loads(128, 8, 64))
+        for text in ("balanced", "uniform", "zipf:1", "zipf:2")
+    ]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == 128
+    assert counts[-1] < counts[1]
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,47 @@ def test_operands_must_hold_what_the_matmul_needs(trace):
         OperatorTrace.from_lines(lines, "t.jsonl")
 
 
+@pytest.fixture(scope="module")
+def mixed():
+    work = transformer("smollm2-135m", context_len=8, batch=2, chunk_tokens=3)
+    return OperatorTrace.of(work)
+
+
+@pytest.mark.parametrize(
+    ("operator", "tensor", "changes", "message"),
+    [
+        ("chunk_context", "outputs", {"first_row": 4}, "rows 4 to 7 are not among all_rows=5"),
+        ("chunk_context", "outputs", {"first_row": 1}, "produces rows that exist"),
+        ("chunk_context", "outputs", {"all_rows": 6}, "produces a part of another tensor"),
+        ("chunk_context", "outputs", {"all_rows": 0, "first_row": 0}, "a tensor that exists"),
+    ],
+)
+def test_parts_of_a_tensor_must_fit_together(mixed, operator, tensor, changes, message):
+    lines = list(mixed.lines())
+    at = next(i for i, line in enumerate(lines) if f'"layers.0.{operator}"' in line)
+    record = json.loads(lines[at])
+    record[tensor][0].update(changes)
+    lines[at] = json.dumps(record)
+    with pytest.raises(WorkloadError, match=message):
+        OperatorTrace.from_lines(lines, "t.jsonl").graph(0)
+
+
+def test_an_append_must_fit_its_slot(mixed):
+    lines = list(mixed.lines())
+    at = next(i for i, line in enumerate(lines) if '"layers.0.chunk_k_append"' in line)
+    lines[at] = lines[at].replace('"kv_slot":[0,3]', '"kv_slot":[1,3]')
+    with pytest.raises(WorkloadError, match=r"kv_slot \[1, 3\] does not hold what is appended"):
+        OperatorTrace.from_lines(lines, "t.jsonl")
+
+
+def test_mixed_and_decode_steps_exclude_each_other(mixed):
+    lines = list(mixed.lines())
+    header = json.loads(lines[0])
+    header["steps"].append({"phase": "decode", "context_len": 9})
+    with pytest.raises(WorkloadError, match="decode and mixed steps exclude each other"):
+        OperatorTrace.from_lines([json.dumps(header), *lines[1:]], "t.jsonl")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
