@@ -80,7 +80,7 @@ def inspect(
         "weight_bytes_by_dtype": any_workload.weight_bytes_by_dtype,
         "kv_bytes_per_token": any_workload.kv_bytes_per_token,
         "phases": {name: phase_facts(built) for name, built in graphs.items()},
-        "notes": list(any_workload.model.notes),
+        "notes": list(any_workload.notes),
     }
     if graph is not None:
         from npusim.report.graph_figure import write_graph_html  # plotly is slow to load

@@ -344,7 +344,7 @@ class _Run:
                 *notes,
                 *folding.values(),
                 *model_approximations(self._spec, pieces[0][0].compiled, pieces[0][0].graph),
-                *_model_notes(self._workload.model.notes),
+                *_model_notes(self._workload.notes),
             ),
         )
         tally = weighted_sum([(piece.tally, weight) for piece, weight in pieces])

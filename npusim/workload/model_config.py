@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from npusim.errors import WorkloadError
 
+#: note of a model that states layers which a run leaves out
+MTP_NOTE = "multi-token-prediction layers are left out unless asked for"
+
 
 class Activation(StrEnum):
     """Nonlinearity of the MLP."""

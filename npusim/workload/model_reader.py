@@ -14,7 +14,13 @@ from npusim.workload.architectures import (
     WindowRule,
 )
 from npusim.workload.expert_reader import read_experts, read_latent
-from npusim.workload.model_config import Activation, LatentAttention, ModelConfig, Positions
+from npusim.workload.model_config import (
+    MTP_NOTE,
+    Activation,
+    LatentAttention,
+    ModelConfig,
+    Positions,
+)
 
 if TYPE_CHECKING:
     from npusim.workload.facts import Facts
@@ -188,7 +194,7 @@ def _notes(facts: Facts) -> tuple[str, ...]:
     if facts.is_given("quantization_config"):
         notes.append("quantization_config is not read; the run's quantisation decides")
     if facts.is_given("num_nextn_predict_layers"):
-        notes.append("multi-token-prediction layers are left out unless asked for")
+        notes.append(MTP_NOTE)
     return tuple(notes)
 
 

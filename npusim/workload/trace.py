@@ -74,7 +74,7 @@ class OperatorTrace:
             parameters=workload.parameters,
             weight_bytes_by_dtype=workload.weight_bytes_by_dtype,
             kv_bytes_per_token=workload.kv_bytes_per_token,
-            notes=list(workload.model.notes),
+            notes=list(workload.notes),
         )
         return cls(header, tuple(operators for _, operators in passes))
 

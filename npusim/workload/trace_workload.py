@@ -56,6 +56,7 @@ class TraceWorkload:
         self.chunk_context_len = header.chunk_context_len
         self.kv_dtype, self.capacity_tokens = header.kv_dtype, header.capacity_tokens
         self.parameters = header.parameters
+        self.notes = tuple(header.notes)
         self.kv_bytes_per_token = header.kv_bytes_per_token
         self.weight_bytes_by_dtype = dict(header.weight_bytes_by_dtype)
         self.weight_bytes = sum(header.weight_bytes_by_dtype.values())

@@ -11,7 +11,7 @@ from npusim.workload import counts
 from npusim.workload.forward_pass import PromptChunk
 from npusim.workload.kv_cache import KvCacheLayout, kv_bytes_per_token
 from npusim.workload.loading import load_model
-from npusim.workload.model_config import ModelConfig
+from npusim.workload.model_config import MTP_NOTE, ModelConfig
 from npusim.workload.mtp import append_mtp
 from npusim.workload.operator import Phase
 from npusim.workload.quantization import Quantization, parse_quantization, resolve_kv_dtype
@@ -226,6 +226,11 @@ class Workload:
     def kv_layout(self) -> KvCacheLayout:
         """Where the cache of the whole run lies."""
         return KvCacheLayout.of(self.model, self.batch, self.capacity_tokens, self.kv_dtype)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed while reading the model, as far as this run is concerned."""
+        return tuple(n for n in self.model.notes if n != MTP_NOTE or not self.mtp_layers)
 
     @property
     def parameters(self) -> int:

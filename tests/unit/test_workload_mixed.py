@@ -174,6 +174,20 @@ def test_a_simulated_mixed_step_is_cheaper_than_its_parts_alone():
     assert max(decode, prefill) < mixed < 0.9 * (decode + prefill)
 
 
+@pytest.mark.slow
+def test_a_folded_mixed_step_is_the_unfolded_one_but_for_time():
+    work = transformer("smollm2-135m", context_len=128, batch=2, chunk_tokens=16)
+    folded, whole = (
+        simulate("edge-npu", work, simulation={"fidelity": "burst", "fold": fold}).phase("mixed")
+        for fold in (True, False)
+    )
+    assert folded.macs == whole.macs == work.decode_graph(128).macs
+    assert folded.kernels == whole.kernels
+    assert folded.memories[0].bytes_by_role == whole.memories[0].bytes_by_role
+    assert folded.elapsed_ps == pytest.approx(whole.elapsed_ps, rel=0.01)
+    assert any(note.kind == "layer_folding" for note in folded.approximations)
+
+
 def test_the_cache_of_the_chunk_is_part_of_the_footprint():
     with_chunk = transformer("smollm2-135m", **STEP)
     alone = transformer("smollm2-135m", context_len=100, batch=4)

@@ -61,6 +61,9 @@ def test_the_module_follows_the_pass_and_shares_embedding_and_head():
 def test_without_the_setting_nothing_changes():
     assert deepseek().parameters == 671_026_419_200
     assert not [op for op in deepseek().decode_graph(100, 4) if "mtp" in op.name]
+    left_out = "multi-token-prediction layers are left out unless asked for"
+    assert left_out in deepseek().notes
+    assert left_out not in deepseek(mtp_layers=1).notes
 
 
 @pytest.fixture
