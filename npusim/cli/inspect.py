@@ -9,11 +9,12 @@ import typer
 
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json, result_console
-from npusim.cli.request import workload_config
+from npusim.cli.request import file_values, workload_config
 from npusim.errors import WorkloadError, nearest
 from npusim.units import format_bytes
 
 if TYPE_CHECKING:
+    from npusim.config.run_spec import WorkloadConfig
     from npusim.workload.graph import OperatorGraph
     from npusim.workload.trace_workload import TraceWorkload
     from npusim.workload.workload import Workload
@@ -32,10 +33,8 @@ Graph = Annotated[
 DEFAULT_TOKENS = 512
 _PHASES = ("prefill", "decode")
 #: settings of decode steps, which a prefill does not have
-_OF_STEPS = tuple(
-    f"workload.{key}"
-    for key in ("chunk_", "speculate_tokens", "accept_frac", "draft_model", "generate_len")
-)
+_OF_STEPS = ("chunk_", "speculate_tokens", "accept_frac", "draft_model", "generate_len")
+_BELOW = len("workload.")
 
 
 def inspect(
@@ -102,14 +101,18 @@ def _workloads(
 ) -> dict[str, Workload | TraceWorkload]:
     """A workload per phase asked for; a file that holds passes has its own."""
     # networkx and the importers are slow to load
-    from npusim.config.overrides import apply_workload_overrides
     from npusim.workload.importers import import_file
     from npusim.workload.loading import load_model
     from npusim.workload.trace_workload import TraceWorkload
     from npusim.workload.workload import Workload
 
-    path = Path(model)
-    if path.suffix and path.suffix != ".json" and (path.exists() or len(path.parts) > 1):
+    path, values = Path(model), file_values(model)
+    if (
+        len(values) == 1
+        and path.suffix
+        and path.suffix != ".json"
+        and (path.exists() or len(path.parts) > 1)
+    ):
         if overrides:
             raise WorkloadError("--set", "a file that holds passes is shown as it is", overrides[0])
         imported = import_file(path)
@@ -119,23 +122,33 @@ def _workloads(
         if not names:
             raise WorkloadError("--phase", f"this file has {', '.join(workload.phases)}", phase)
         return dict.fromkeys(names, workload)
-    config = load_model(model)
+    config = load_model(values["model"])
     tokens = min(DEFAULT_TOKENS, config.max_positions - 1)
-    batch, quant, kv_dtype = formats
     made: dict[str, Workload | TraceWorkload] = {}
     for name, key in (("prefill", "prompt_len"), ("decode", "context_len")):
         if phase in (None, name):
-            settings = workload_config(
-                model,
-                **{key: lengths[name] or tokens},
-                generate_len=0 if name == "prefill" else 1,
-                batch=batch or 1,
-                quant=quant or "w16a16",
-                kv_dtype=kv_dtype,
-            )
-            mine = [o for o in overrides if name == "decode" or not o.startswith(_OF_STEPS)]
-            made[name] = Workload.of(config, apply_workload_overrides(settings, mine))
+            length = lengths[name] or values.get(key) or tokens
+            changed = values | {"prompt_len": None, "context_len": None, key: length}
+            chosen = zip(("batch", "quant", "kv_dtype"), formats, strict=True)
+            changed |= {option: value for option, value in chosen if value is not None}
+            made[name] = Workload.of(config, _settings(changed, overrides, name == "prefill"))
     return made
+
+
+def _settings(values: dict[str, Any], overrides: list[str], is_prefill: bool) -> WorkloadConfig:
+    """Settings of one phase; those of decode steps do not concern a prefill."""
+    from npusim.config.overrides import apply_workload_overrides  # pydantic is slow to load
+
+    if is_prefill:
+        values = {key: value for key, value in values.items() if not _is_of_steps(key)}
+        overrides = [text for text in overrides if not _is_of_steps(text[_BELOW:])]
+    settings = workload_config(**{**values, "generate_len": 0 if is_prefill else 1})
+    return apply_workload_overrides(settings, overrides)
+
+
+def _is_of_steps(key: str) -> bool:
+    """Whether a setting of a workload, or the text of its override, is about decode steps."""
+    return key.startswith(_OF_STEPS)
 
 
 def _graphs(workloads: dict[str, Workload | TraceWorkload]) -> dict[str, OperatorGraph]:

@@ -154,13 +154,21 @@ def _workload(request: RunRequest) -> WorkloadConfig:
     return validated(WorkloadConfig, values, option_of)
 
 
-def workload_config(model: str, **values: Any) -> WorkloadConfig:
+def workload_config(**values: Any) -> WorkloadConfig:
     """Workload settings of a command that runs nothing; ConfigError for a wrong value."""
     # pydantic is slow to load
     from npusim.config.build import validated
     from npusim.config.run_spec import WorkloadConfig
 
-    return validated(WorkloadConfig, {"model": model, **values}, option_of)
+    return validated(WorkloadConfig, values, option_of)
+
+
+def file_values(model: str) -> dict[str, Any]:
+    """Values of a workload file, by path or name; those of a plain model are its name alone."""
+    is_named = model in named_files("workload") and model not in named_files("model")
+    if Path(model).suffix in _WORKLOAD_ENDINGS or is_named:
+        return _base_values(model)
+    return {"model": model}
 
 
 def option_of(path: tuple[str | int, ...]) -> str:

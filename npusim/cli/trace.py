@@ -10,7 +10,7 @@ import typer
 
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json
-from npusim.cli.request import workload_config
+from npusim.cli.request import file_values, workload_config
 from npusim.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ Output = Annotated[
     ),
 ]
 Routing = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--expert-routing", metavar="R", help="uniform, zipf:S, balanced or a routing trace."
+        "--expert-routing",
+        metavar="R",
+        help="uniform, zipf:S, balanced or a routing trace. Default: uniform.",
     ),
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to import.")]
@@ -53,7 +55,7 @@ def trace(
     batch: given.Batch = None,
     quant: given.Quant = None,
     kv_dtype: given.KvDtype = None,
-    expert_routing: Routing = "uniform",
+    expert_routing: Routing = None,
     seed: given.Seed = None,
     overrides: given.WorkloadOverrides = None,
     output: Output = None,
@@ -70,7 +72,8 @@ def trace(
 
     npusim run rk3588 t.jsonl
     """
-    if (prompt is None) == (context is None):
+    values = file_values(model)
+    if (prompt is None) == (context is None) and (prompt is not None or len(values) == 1):
         raise WorkloadError("run length", "needs --prompt N or --context N, and not both")
     # networkx and pydantic are slow to load
     from npusim.config.overrides import apply_workload_overrides
@@ -78,17 +81,14 @@ def trace(
     from npusim.workload.trace import OperatorTrace
     from npusim.workload.workload import Workload
 
-    config = load_model(model)
-    settings = workload_config(
-        model,
-        prompt_len=prompt,
-        context_len=context,
-        generate_len=(1 if prompt is None else 0) if generate is None else generate,
-        batch=batch or 1,
-        quant=quant or "w16a16",
-        kv_dtype=kv_dtype,
-        expert_routing=expert_routing,
-    )
+    config = load_model(values["model"])
+    if prompt is not None or context is not None:
+        values |= {"prompt_len": prompt, "context_len": context}
+    given_values = {"generate_len": generate, "batch": batch, "quant": quant, "kv_dtype": kv_dtype}
+    given_values["expert_routing"] = expert_routing
+    values |= {key: value for key, value in given_values.items() if value is not None}
+    values.setdefault("generate_len", 1 if values.get("prompt_len") is None else 0)
+    settings = workload_config(**values)
     settings = apply_workload_overrides(settings, overrides or [])
     workload = Workload.of(config, settings, seed or 0)
     _write(OperatorTrace.of(workload), output)

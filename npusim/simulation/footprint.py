@@ -31,6 +31,11 @@ def check_footprint(spec: RunSpec, workload: AnyWorkload) -> None:
     WorkloadError
         With need, limit and what sets it.
     """
+    residency = spec.compiler.weight_residency
+    if workload.draft is not None and residency is not WeightResidency.COLD:
+        rule = "the weights of a model and its draft do not stay on chip together"
+        hint = "use compiler.weight_residency=cold"
+        raise WorkloadError("draft_model", rule, residency.value, hint)
     need = footprint_bytes(workload, spec)
     for name, device in spec.system.devices.items():
         memory = spec.system.buses[device.bus].memory

@@ -68,6 +68,21 @@ def test_a_trace_of_mixed_steps_is_exported_and_runs_alike(capsys, tmp_path):
     assert direct["workload"]["chunk_tokens"] == 4
 
 
+def test_a_workload_file_brings_its_pattern(capsys, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("model: smollm2-135m\ncontext_len: 100\nbatch: 4\ngenerate_len: 1\n"
+                    "chunk_tokens: 32\nchunk_context_len: 64\n")  # fmt: skip
+    options = ("smollm2-135m", "--context", 100, "--batch", 4, *CHUNK)
+    told = [ran(capsys, "inspect", *words, "--json") for words in ((path,), options)]
+    assert told[0] == told[1]
+    traces = [ran(capsys, "trace", *words) for words in ((path,), options)]
+    assert traces[0] == traces[1]
+    assert traces[0][0] == 0
+    code, text, _ = ran(capsys, "inspect", "llama-3.1-8b-speculative", "--json")
+    assert code == 0
+    assert list(json.loads(text)["phases"]) == ["prefill", "decode", "draft"]
+
+
 def test_explain_program_shows_the_mixed_step(capsys):
     argv = ("explain-program", "edge-npu", "smollm2-135m", "--context", 8, "--no-fold", "--json")
     chunk = ("--set", "workload.chunk_tokens=4", "--kernel", "layers.0.chunk_k_append")

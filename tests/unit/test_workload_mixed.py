@@ -222,4 +222,4 @@ def test_a_chunk_that_makes_no_step_is_refused(lengths, message):
 
 def test_the_configuration_refuses_incomplete_patterns():
     with pytest.raises(ConfigError, match="chunk_tokens: needs context_len"):
-        workload_config("smollm2-135m", prompt_len=8, chunk_tokens=4)
+        workload_config(model="smollm2-135m", prompt_len=8, chunk_tokens=4)

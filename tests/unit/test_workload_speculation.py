@@ -18,6 +18,7 @@ from npusim.workload.speculation import Speculation, expected_tokens_per_step
 from npusim.workload.trace import OperatorTrace
 from tests.unit.workload_samples import run_spec
 
+DRAFT_135M = "smollm2-135m"
 MODEL, DRAFT = "qwen2.5-7b-instruct", "qwen2.5-0.5b-instruct"
 
 
@@ -157,6 +158,14 @@ def test_weights_and_cache_of_the_draft_must_fit_too():
     assert footprint_bytes(drafted, spec) - footprint_bytes(lookup, spec) == more
     with pytest.raises(WorkloadError, match="draft model included"):
         check_footprint(spec, drafted)
+
+
+def test_weights_of_two_models_do_not_stay_on_chip():
+    work = transformer(
+        "smollm2-135m", context_len=8, speculate_tokens=1, accept_frac=0.5, draft_model=DRAFT_135M
+    )
+    with pytest.raises(WorkloadError, match="draft_model: the weights of a model and its draft"):
+        simulate("tpu-v6e", work, compiler={"weight_residency": "resident"})
 
 
 def test_the_program_of_a_check_is_compiled_and_a_trace_of_it_refused():
