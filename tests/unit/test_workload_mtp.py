@@ -115,6 +115,27 @@ def test_modules_draft(small, fidelity):
     assert dram.footprint_bytes < found.workload["weight_bytes"] + 2**20
 
 
+def test_each_module_reads_the_hidden_state_of_the_one_before(small):
+    graph = transformer(small, context_len=8, mtp_layers=2).decode_graph(8)
+    read = [graph[f"mtp.{d}.mtp_norm"].inputs[1].name for d in (0, 1)]
+    assert read == ["layers.3.mlp_residual.out", "mtp.0.layers.0.mlp_residual.out"]
+
+
+def test_in_a_routing_trace_the_module_is_the_layer_after_the_last(small, tmp_path):
+    # two experts a token: layers 1 to 3 take experts 0 and 1, the module (layer 4) 5 and 6
+    rows = [{"layer": i, "experts": [0, 1]} for i in (1, 2, 3)]
+    rows += [{"layer": 4, "experts": [5, 6]}, {"layer": 4, "experts": [5, 7]}]
+    path = tmp_path / "routing.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    work = transformer(small, prompt_len=64, mtp_layers=1, expert_routing=str(path))
+    graph = work.prefill_graph()
+    # 64 tokens: all visit both experts of a layer; of the module's three, one is in every token
+    assert graph["layers.3.experts.gate_up_proj"].matmul.rows == 128
+    assert graph["layers.3.experts.gate_up_proj"].matmul.batch == 2
+    shape = graph["mtp.0.layers.0.experts.gate_up_proj"].matmul
+    assert (shape.batch, shape.rows, shape.m) == (3, 128, 64)
+
+
 def test_modules_are_traced_and_replayed(small):
     work = transformer(small, context_len=64, mtp_layers=1)
     trace = OperatorTrace.of(work)
