@@ -90,15 +90,16 @@ def synthesize(
 
     npusim requests synthesize --count 500 --rate 2 --cv 3 --prompt 800,1.0,8192 --generate 200,0.7
     """
-    import numpy as np  # slow to load
-
-    from npusim.workload.request_synthesis import synthesize_requests  # numpy is slow to load
+    from npusim.workload.request_synthesis import (
+        generator,
+        synthesize_requests,
+    )  # numpy is slow to load
 
     trace = synthesize_requests(
         count,
         rate,
         _lengths(lengths, prompt, generate),
-        np.random.default_rng(seed or 0),
+        generator(seed or 0),
         cv=cv,
         name="synthetic" if output is None else output.stem,
     )

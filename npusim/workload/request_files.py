@@ -21,7 +21,7 @@ def request_lines(trace: RequestTrace) -> Iterator[str]:
         npusim_requests=1,
         name=trace.name,
         prefix_block_tokens=trace.prefix_block_tokens,
-        notes=list(trace.notes),
+        notes=trace.notes,
     )
     yield header.model_dump_json(exclude_defaults=True)
     for request in trace:

@@ -21,7 +21,7 @@ class RequestHeader(Record):
     npusim_requests: Literal[1]
     name: Text
     prefix_block_tokens: Tokens | None = None
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
 
 
 class RequestRecord(Record):
@@ -30,11 +30,11 @@ class RequestRecord(Record):
     arrival_ps: Annotated[int, Field(ge=0, le=MAX_ARRIVAL_PS)]
     prompt_len: Tokens
     output_len: Annotated[int, Field(ge=0, le=MAX_TOKENS)]
-    prefix_hashes: list[Hash] = []
+    prefix_hashes: tuple[Hash, ...] = ()
 
     def request(self) -> Request:
         """The request."""
-        return Request(self.arrival_ps, self.prompt_len, self.output_len, tuple(self.prefix_hashes))
+        return Request(self.arrival_ps, self.prompt_len, self.output_len, self.prefix_hashes)
 
     @classmethod
     def of(cls, request: Request) -> RequestRecord:
@@ -43,5 +43,5 @@ class RequestRecord(Record):
             arrival_ps=request.arrival_ps,
             prompt_len=request.prompt_len,
             output_len=request.output_len,
-            prefix_hashes=list(request.prefix_hashes),
+            prefix_hashes=request.prefix_hashes,
         )

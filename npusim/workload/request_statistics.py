@@ -36,8 +36,9 @@ class Spread:
         """Spread of at least one value."""
         ordered = np.sort(values)
         ranks = [ordered[-(-p * len(ordered) // 100) - 1] for p in PERCENTILES]
-        whole = (int(v) for v in (ordered[0], *ranks, ordered[-1]))
-        return cls(*whole, mean=sum(ordered.tolist()) / len(ordered))
+        mean = sum(ordered.tolist()) / len(ordered)
+        p50, p90, p95, p99 = (int(rank) for rank in ranks)
+        return cls(int(ordered[0]), p50, p90, p95, p99, int(ordered[-1]), mean)
 
 
 @dataclass(frozen=True)

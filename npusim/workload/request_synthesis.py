@@ -73,9 +73,7 @@ class EmpiricalLengths:
 
 @dataclass(frozen=True)
 class Lognormal:
-    """A lognormal number of tokens: ``ceil(median x exp(sigma x N(0, 1)))``, drawn again above
-    `most`.
-    """
+    """``ceil(median x exp(sigma x N(0, 1)))`` tokens, drawn again above `most`."""
 
     median: float
     sigma: float
@@ -119,6 +117,11 @@ class LognormalLengths:
             for name, of in (("prompt", self.prompt), ("output", self.output))
         )
         return f"lognormal lengths: {', '.join(texts)}"
+
+
+def generator(seed: int) -> np.random.Generator:
+    """The source of randomness of a seed."""
+    return np.random.default_rng(seed)
 
 
 def synthesize_requests(

@@ -31,7 +31,7 @@ def number_ps(value: object, unit_ps: int, where: str, key: str) -> int:
         number = Decimal(str(value))  # the shortest text of a float is what the file says
     except (InvalidOperation, ValueError):
         raise WorkloadError(where, rule, str(value)[:80]) from None
-    if not number.is_finite() or number < 0 or number * unit_ps > _MAX_S * PS_PER_S:
+    if not number.is_finite() or not 0 <= number <= _MAX_S * PS_PER_S // unit_ps:
         raise WorkloadError(where, f"{rule} and at most {_MAX_S} s", str(value)[:80])
     return int((number * unit_ps).to_integral_value())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -131,7 +132,7 @@ class RequestTrace:
     ) -> Self:
         """A trace of requests in any order; a note says how many came too late."""
         given = list(requests)
-        late = sum(b.arrival_ps < a.arrival_ps for a, b in zip(given, given[1:], strict=False))
+        late = sum(b.arrival_ps < a.arrival_ps for a, b in pairwise(given))
         extra = (f"{late} requests stood behind a later one: sorted by arrival",) if late else ()
         ordered = sorted(given, key=lambda request: request.arrival_ps)
         return cls(name, tuple(ordered), prefix_block_tokens, (*notes, *extra))
