@@ -90,10 +90,8 @@ def synthesize(
 
     npusim requests synthesize --count 500 --rate 2 --cv 3 --prompt 800,1.0,8192 --generate 200,0.7
     """
-    from npusim.workload.request_synthesis import (
-        generator,
-        synthesize_requests,
-    )  # numpy is slow to load
+    # numpy is slow to load
+    from npusim.workload.request_synthesis import generator, synthesize_requests
 
     trace = synthesize_requests(
         count,
