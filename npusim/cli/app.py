@@ -23,6 +23,7 @@ from npusim.cli.inspect import inspect
 from npusim.cli.memory import app as memory
 from npusim.cli.op import op
 from npusim.cli.output import complain
+from npusim.cli.requests import app as requests
 from npusim.cli.run import run
 from npusim.cli.trace import import_, trace
 from npusim.cli.validate import calibrate, validate
@@ -58,6 +59,7 @@ app.command("explain-program")(explain_program)
 app.command("inspect")(inspect)
 app.command("trace")(trace)
 app.command("import")(import_)
+app.add_typer(requests)
 app.add_typer(memory)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)

@@ -10,6 +10,7 @@ import typer
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json, result_console
 from npusim.cli.request import file_values, workload_config
+from npusim.cli.requests import refuse_given, show
 from npusim.errors import WorkloadError, nearest
 from npusim.units import format_bytes
 
@@ -51,7 +52,8 @@ def inspect(
 ) -> None:
     """Show operators, MACs, bytes and intensity of a model's phases.
 
-    Without lengths: a prefill of 512 tokens, and a decode step on 512 cached tokens. For example:
+    Without lengths: a prefill of 512 tokens, and a decode step on 512 cached tokens. Of a request
+    trace: lengths, rate, burstiness and shared prefixes. For example:
 
     npusim inspect qwen2-1.5b --quant w8a8
 
@@ -62,11 +64,21 @@ def inspect(
     npusim inspect llama-3.1-8b --phase decode --batch 8 --set workload.chunk_tokens=256
 
     npusim inspect model.onnx --graph graph.html
+
+    npusim inspect azure.csv
     """
     if phase is not None and phase not in _PHASES:
         rule = f"must be one of {', '.join(_PHASES)}"
         raise WorkloadError("--phase", rule, phase, nearest(phase, _PHASES))
     lengths = {"prefill": prompt, "decode": context}
+    if _is_request_trace(model):
+        settings = {
+            "--phase": phase, "--prompt": prompt, "--context": context, "--batch": batch,
+            "--quant": quant, "--kv-dtype": kv_dtype, "--graph": graph,
+        }  # fmt: skip
+        refuse_given(settings, "a request trace has no operators")
+        show(Path(model), json=json)
+        return
     workloads = _workloads(model, phase, lengths, (batch, quant, kv_dtype), overrides or [])
     graphs = _graphs(workloads)
     from npusim.workload.inspection import phase_facts  # numpy is slow to load
@@ -90,6 +102,14 @@ def inspect(
         print_json(facts)
     else:
         _print(facts)
+
+
+def _is_request_trace(model: str) -> bool:
+    if Path(model).suffix not in (".csv", ".jsonl") or not Path(model).is_file():
+        return False
+    from npusim.workload.request_readers import request_kind  # pydantic is slow to load
+
+    return request_kind(model) is not None
 
 
 def _workloads(

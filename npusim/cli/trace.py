@@ -11,6 +11,7 @@ import typer
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json
 from npusim.cli.request import file_values, workload_config
+from npusim.cli.requests import refuse_given, show, write
 from npusim.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ Dims = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+
+_NOTHING = "nothing was written; give -o FILE.jsonl to keep the trace"
 
 
 def trace(
@@ -107,18 +110,30 @@ def import_(
     """Turn a foreign file into an operator trace; its kind is detected and shown.
 
     Reads ONNX, PyTorch execution traces, Kineto traces with shapes, Chakra traces (.et and JSON),
-    GGUF and safetensors headers, SCALE-Sim topologies and ONNXim models. Without --output only
-    what was found is shown. For example:
+    GGUF and safetensors headers, SCALE-Sim topologies and ONNXim models. Request traces (Azure,
+    Mooncake, CSV, JSONL) become a request trace. Without --output only what was found is shown.
+    For example:
 
     npusim import model.onnx --dim L=128 -o t.jsonl
 
     npusim import resnet50.csv -o t.jsonl
 
     npusim import model.gguf --context 512 -o t.jsonl
+
+    npusim import mooncake.jsonl -o requests.jsonl
     """
     # networkx and pydantic are slow to load
     from npusim.workload.importers import import_file
+    from npusim.workload.request_readers import request_kind
 
+    if file.is_file() and request_kind(file) is not None:
+        settings = {
+            "--prompt": prompt, "--generate": generate, "--context": context, "--dim": dims,
+            "--strict": strict,
+        }  # fmt: skip
+        refuse_given(settings, "a request trace has its own lengths and no operators")
+        _import_requests(file, output, json=json)
+        return
     lengths = {"prompt_len": prompt, "generate_len": generate, "context_len": context}
     imported = import_file(file, strict=strict, dims=_dims(dims or []), lengths=lengths)
     if output is not None:
@@ -127,6 +142,14 @@ def import_(
         print_json(imported.facts())
     else:
         _print(imported, output)
+
+
+def _import_requests(file: Path, output: Path | None, *, json: bool) -> None:
+    requests = show(file, json=json)
+    if output is not None:
+        write(requests, output)
+    elif not json:
+        print(_NOTHING)
 
 
 def _write(trace: OperatorTrace, output: Path | None) -> None:
@@ -151,7 +174,7 @@ def _print(imported: Imported, output: Path | None) -> None:
     for text in facts["notes"]:
         print(f"note      {text}")
     if output is None:
-        print("nothing was written; give -o FILE.jsonl to keep the trace")
+        print(_NOTHING)
 
 
 def _dims(texts: list[str]) -> dict[str, int]:

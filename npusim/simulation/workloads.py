@@ -43,10 +43,10 @@ def workload_of(spec: RunSpec) -> AnyWorkload:
         return Workload.of(load_model(spec.workload.model), spec.workload, spec.simulation.seed)
     _refuse(spec, _OF_A_MODEL, "an operator trace has its own lengths and precision")
     # the records of a trace are slow to build
-    from npusim.workload.trace_files import read_trace
+    from npusim.workload.importers import import_file
     from npusim.workload.trace_workload import TraceWorkload
 
-    return TraceWorkload(read_trace(path))
+    return TraceWorkload(import_file(path).trace)
 
 
 def _imported(spec: RunSpec, path: Path) -> TraceWorkload:

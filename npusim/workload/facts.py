@@ -42,6 +42,10 @@ class Facts:
         """Whether the key is present and null."""
         return key in self._values and self._values[key] is None
 
+    def get(self, key: str) -> object:
+        """The value as it is; None if absent."""
+        return self._values.get(key)
+
     def size(
         self, key: str, default: int | None = None, most: int = MAX_SIZE, least: int = 1
     ) -> int:
@@ -147,16 +151,24 @@ def read_facts(path: Path) -> Facts:
         If the file is missing, a directory, too large, not UTF-8, malformed (with line and column),
         too deeply nested, has NaN or a repeated key, or is not an object.
     """
-    where = str(path)
+    return parse_facts(_read_text(path), str(path))
+
+
+def parse_facts(text: str, where: str) -> Facts:
+    """Parse the JSON object of a config.json or of a line; `where` is for messages.
+
+    Raises
+    ------
+    WorkloadError
+        If it is malformed, too deeply nested, has NaN or a repeated key, or is not an object.
+    """
     try:
-        values = json.loads(
-            _read_text(path), parse_constant=_no_constant, object_pairs_hook=_no_repeats
-        )
+        values = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
     except json.JSONDecodeError as error:
         rule = f"line {error.lineno} column {error.colno}: not valid JSON: {error.msg}"
         raise WorkloadError(where, rule) from None
     except RecursionError:
-        raise WorkloadError(where, "is nested too deeply for a model configuration") from None
+        raise WorkloadError(where, "is nested too deeply") from None
     except ValueError as error:
         raise WorkloadError(where, str(error)) from None
     if not isinstance(values, dict):

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npusim.errors import WorkloadError
+from npusim.workload.lines import read_lines
 from npusim.workload.trace import OperatorTrace
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
-
-MAX_LINE_CHARS = 1 << 24
 
 
 def read_trace(path: str | os.PathLike[str]) -> OperatorTrace:
@@ -29,13 +27,7 @@ def read_trace(path: str | os.PathLike[str]) -> OperatorTrace:
         from npusim.workload.importers.trace_parquet import read_parquet
 
         return read_parquet(where)
-    try:
-        with where.open(encoding="utf-8") as file:
-            return OperatorTrace.from_lines(_bounded(file, str(where)), str(where))
-    except UnicodeDecodeError as error:
-        raise WorkloadError(str(where), f"is not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise WorkloadError(str(where), f"cannot be read: {error.strerror}") from None
+    return OperatorTrace.from_lines(read_lines(where), str(where))
 
 
 def write_trace(trace: OperatorTrace, path: str | os.PathLike[str]) -> None:
@@ -65,12 +57,3 @@ def write_trace(trace: OperatorTrace, path: str | os.PathLike[str]) -> None:
         raise WorkloadError(str(target), f"cannot be written: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _bounded(file: Iterable[str], where: str) -> Iterator[str]:
-    """Lines, refused when one is absurdly long."""
-    for number, line in enumerate(file, 1):
-        if len(line) > MAX_LINE_CHARS:
-            rule = f"line {number}: a line has at most {MAX_LINE_CHARS} characters"
-            raise WorkloadError(where, rule)
-        yield line

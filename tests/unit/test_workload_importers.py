@@ -177,7 +177,9 @@ def test_calls_in_a_circle_are_refused(tmp_path):
         import_file(path)
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in DATA.iterdir() if p.suffix != ".md"))
+@pytest.mark.parametrize(
+    "name", sorted(p.name for p in DATA.iterdir() if p.suffix != ".md" and "first" not in p.name)
+)
 @pytest.mark.parametrize("keep", [0, 3, 17, 400])
 def test_a_truncated_file_is_refused_or_smaller_but_never_crashes(tmp_path, name, keep):
     whole = (DATA / name).read_bytes()

@@ -48,6 +48,8 @@ def import_file(
     """
     path, sizes = Path(file), lengths or {}
     head = read_bytes(path, 16)
+    if path.suffix in (".jsonl", ".csv"):
+        _refuse_requests(path)
     if path.suffix in (".jsonl", ".parquet"):
         from npusim.workload.trace_files import read_trace  # pydantic is slow to load
 
@@ -73,6 +75,17 @@ def import_file(
     if path.suffix in (".json", ".gz"):
         return _json(path, sizes, strict=strict)
     raise WorkloadError(str(path), f"is none of: {', '.join(KINDS)}")
+
+
+def _refuse_requests(path: Path) -> None:
+    """Refuse request traces: they hold arrivals and lengths, no operators."""
+    from npusim.workload.request_readers import KINDS, request_kind  # pydantic is slow to load
+
+    kind = request_kind(path)
+    if kind is not None:
+        rule = f"is an {KINDS[kind]}" if kind == "azure" else f"is a {KINDS[kind]}"
+        hint = "look at it with `npusim inspect`"
+        raise WorkloadError(str(path), f"{rule}: arrivals and lengths, no operators", None, hint)
 
 
 def _onnx(path: Path, dims: Mapping[str, int], *, strict: bool) -> Imported:

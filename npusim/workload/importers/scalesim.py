@@ -49,7 +49,11 @@ def import_scalesim(path: Path, *, strict: bool = False) -> Imported:
     rows = _rows(path)
     columns = _columns(rows[0][1])
     if columns is None:
-        rule = "line 1: the heading must be Layer,M,N,K or the convolution form of SCALE-Sim"
+        rule = (
+            "line 1: the heading must be Layer,M,N,K or the convolution form of SCALE-Sim, or that "
+            "of a request trace: arrival_ps,prompt_len,output_len or "
+            "TIMESTAMP,ContextTokens,GeneratedTokens"
+        )
         raise WorkloadError(str(path), rule, ",".join(rows[0][1])[:80])
     build = TraceBuilder(str(path), path.stem)
     build.notes.append("layers of a topology are independent; 16-bit operands assumed")
