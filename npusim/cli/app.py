@@ -18,6 +18,8 @@ import typer
 from npusim import __version__
 from npusim.cli.catalog import models, systems
 from npusim.cli.check import check, schema
+from npusim.cli.compare import compare
+from npusim.cli.explain import explain
 from npusim.cli.explain_program import explain_program
 from npusim.cli.inspect import inspect
 from npusim.cli.memory import app as memory
@@ -55,6 +57,8 @@ app.command("systems")(systems)
 app.command("models")(models)
 app.command("check")(check)
 app.command("schema")(schema)
+app.command("explain")(explain)
+app.command("compare")(compare)
 app.command("explain-program")(explain_program)
 app.command("inspect")(inspect)
 app.command("trace")(trace)

@@ -127,6 +127,9 @@ Seed = Annotated[
     int | None,
     typer.Option("--seed", parser=at_least(0), metavar="N", help="Seed of random choices."),
 ]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder that `npusim run --out` wrote.")
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -59,11 +59,18 @@ def print_phase(record: PhaseRecord, console: Console) -> None:
 
 
 def print_table(name: str, rows: Sequence[Sequence[str]], console: Console) -> None:
-    """Print one table; numbers to the right."""
+    """Print one table of a run."""
+    print_rows(HEADINGS[name], rows, console)
+
+
+def print_rows(
+    headings: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], console: Console
+) -> None:
+    """Print rows below headings; numbers to the right."""
     if not rows:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, is_number in HEADINGS[name]:
+    for heading, is_number in headings:
         table.add_column(
             heading,
             justify="right" if is_number else "left",

@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 
 from npusim.errors import ResultError
 from npusim.report.lanes import Axis, bandwidth_traces, engine_traces, stage_traces, track_order
+from npusim.report.page import CLEAR, GRID, INK
 
 if TYPE_CHECKING:
     from npusim.results.records import PhaseRecord
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 _ROW_PX, _LANE_PX, _BANDWIDTH_PX, _MARGIN_PX = 22, 40, 110, 190
 _MIN_ENGINES_PX = 160
-# of the page, so that the figure suits a light and a dark one
-_CLEAR, _INK, _GRID = "rgba(0,0,0,0)", "#808080", "rgba(128,128,128,0.25)"
 
 
 def timeline_figure(record: PhaseRecord) -> Figure:
@@ -120,16 +119,16 @@ def _lay_out(figure: Figure, records: list[PhaseRecord], height_px: int) -> None
         margin={"l": 10, "r": 10, "t": 90, "b": 40},
         uniformtext={"minsize": 9, "mode": "hide"},  # stage names where they fit
         hovermode="closest",
-        paper_bgcolor=_CLEAR,
-        plot_bgcolor=_CLEAR,
-        font={"color": _INK},
+        paper_bgcolor=CLEAR,
+        plot_bgcolor=CLEAR,
+        font={"color": INK},
         legend={"orientation": "h", "y": -0.12, "itemclick": False, "itemdoubleclick": False},
         title={"text": _title(records[0]), "x": 0.01, "y": 0.98, "font": {"size": 14}},
         dragmode="zoom",
     )
     end = Axis.of(records[0]).end
-    figure.update_xaxes(gridcolor=_GRID, zeroline=False, range=[0, end])
-    figure.update_yaxes(gridcolor=_GRID, zeroline=False, automargin=True)
+    figure.update_xaxes(gridcolor=GRID, zeroline=False, range=[0, end])
+    figure.update_yaxes(gridcolor=GRID, zeroline=False, automargin=True)
     figure.update_yaxes(autorange="reversed", fixedrange=True, row=1, col=1)
     tracks = list(dict.fromkeys(track for record in records for track in track_order(record)))
     figure.update_yaxes(autorange="reversed", categoryarray=tracks, row=2, col=1)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npusim.results.records import BUSY  # category of a span that is no stall
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from npusim.results.records import SpanTable
-
-#: category of a span that is no stall; stalls are called by their cause
-BUSY = "busy"
 
 
 @dataclass(frozen=True)

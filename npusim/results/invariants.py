@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from npusim.errors import SimulationError
 from npusim.results.derived import DRAM_KIND, PS_PER_S
+from npusim.results.records import BUSY, IDLE
 
 if TYPE_CHECKING:
     from npusim.results.records import EngineRecord, MemoryRecord, PhaseRecord, StageRecord
@@ -41,6 +43,8 @@ def check_phase(record: PhaseRecord, is_memory_ideal: bool = False) -> None:
     _check_stages(record, where)
     for engine in record.engines:
         _check_engine(engine, record.elapsed_ps, where)
+    if record.stage_times:
+        _check_stage_times(record, where)
     for memory in record.memories:
         _check_memory(memory, where)
         if not is_memory_ideal:
@@ -98,6 +102,31 @@ def _check_engine(engine: EngineRecord, elapsed_ps: int, where: str) -> None:
     for name, part_ps in parts.items():
         _at_most(0, part_ps, place, "zero", f"{name} time")
     _equal(sum(parts.values()), elapsed_ps, place, "busy + idle + stalls", "elapsed_ps")
+
+
+def _check_stage_times(record: PhaseRecord, where: str) -> None:
+    """Stage times split the engines' times without rest, by stage and by cause."""
+    engines: Counter[str] = Counter(engine.kind for engine in record.engines)
+    of_engines: Counter[tuple[str, str]] = Counter()
+    for engine in record.engines:
+        parts = {BUSY: engine.busy_ps, IDLE: engine.idle_ps, **engine.stalls_ps}
+        for cause, part_ps in parts.items():
+            of_engines[engine.kind, cause] += part_ps
+    of_stages: Counter[tuple[str, str]] = Counter()
+    split: Counter[tuple[str, str]] = Counter()
+    for row in record.stage_times:
+        place = f"{where}, stage {row.stage}, {row.kind}"
+        _at_most(0, row.time_ps, place, "zero", f"{row.cause} time")
+        of_stages[row.kind, row.cause] += row.time_ps
+        split[row.stage, row.kind] += row.time_ps
+    for kind, cause in sorted(of_engines.keys() | of_stages.keys()):
+        parts_ps, whole_ps = of_stages[kind, cause], of_engines[kind, cause]
+        _equal(parts_ps, whole_ps, f"{where}, {kind}", f"{cause} of the stages", "the engines'")
+    for stage in record.stages:
+        for kind, count in engines.items():
+            place = f"{where}, stage {stage.stage}, {kind}"
+            whole_ps = stage.elapsed_ps * count
+            _equal(split[stage.stage, kind], whole_ps, place, "causes", "elapsed_ps x engines")
 
 
 def _check_memory(memory: MemoryRecord, where: str) -> None:

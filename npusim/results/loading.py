@@ -23,6 +23,7 @@ from npusim.results.records import (
     SpanTable,
     SramRecord,
     StageRecord,
+    StageTimeRecord,
     TierRecord,
 )
 from npusim.results.run import SCHEMA_VERSION, RunResult
@@ -123,6 +124,7 @@ def _phase(name: str, raw: Mapping[str, Any], tables: Mapping[str, pa.Table]) ->
         spans=_spans(name, tables["spans"]),
         bandwidth=bandwidth_from_rows(rows["bandwidth"]),
         tiers=_build(TierRecord, rows["tiers"]),
+        stage_times=_build(StageTimeRecord, rows["stage_times"]),
         log=tuple(row["line"] for row in rows["log"]),
     )
 

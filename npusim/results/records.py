@@ -24,6 +24,24 @@ class StageRecord:
     kernels: int
 
 
+#: what an engine does besides waiting for a cause; see `StageTimeRecord`
+BUSY, IDLE = "busy", "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimeRecord:
+    """Time of all engines of a kind during a stage's exclusive time, for one cause.
+
+    `cause` is a stall cause, `BUSY` or `IDLE`. The causes of a stage and kind sum to the stage's
+    `elapsed_ps` times the engines of the kind; times of zero are left out.
+    """
+
+    stage: str
+    kind: str
+    cause: str
+    time_ps: int
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorRecord:
     """One kernel (operator instance) of a phase."""
@@ -197,3 +215,4 @@ class PhaseRecord:
     ] = ()  # (memory, bin_ps, bytes per bin)
     log: tuple[str, ...] = field(default=())
     tiers: tuple[TierRecord, ...] = ()  # nearest first; empty if nothing was read from memory
+    stage_times: tuple[StageTimeRecord, ...] = ()  # empty if no engines were simulated

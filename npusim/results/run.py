@@ -26,6 +26,7 @@ from npusim.results.tables import (
     phase_table,
     sram_table,
     stage_table,
+    stage_time_table,
     stall_table,
     tier_table,
 )
@@ -180,6 +181,11 @@ class RunResult:
     def stalls(self) -> Table:
         """One row per phase, engine and cause."""
         return stall_table(self.phases)
+
+    @property
+    def stage_times(self) -> Table:
+        """One row per phase, stage, kind of engine and cause, work and idle time included."""
+        return stage_time_table(self.phases)
 
     @property
     def memories(self) -> Table:

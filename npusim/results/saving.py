@@ -25,7 +25,7 @@ RESULT_FILE = "result.json"
 SPEC_FILE = "run_spec.json"
 TABLES = (
     *("stages", "operators", "engines", "stalls", "memories", "sram", "tiers"),
-    *("barriers", "sram_conflicts"),
+    *("barriers", "sram_conflicts", "stage_times"),
     *("approximations", "spans", "bandwidth", "log"),
 )
 #: Parquet metadata: order of span names per phase

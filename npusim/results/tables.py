@@ -20,6 +20,7 @@ from npusim.results.records import (
     Approximation,
     BarrierRecord,
     OperatorRecord,
+    StageTimeRecord,
 )
 
 if TYPE_CHECKING:
@@ -241,3 +242,4 @@ def log_table(phases: Phases) -> Table:
 operator_table = _records("operators", "operators", OperatorRecord)
 barrier_table = _records("barriers", "barriers", BarrierRecord)
 approximation_table = _records("approximations", "approximations", Approximation)
+stage_time_table = _records("stage_times", "stage_times", StageTimeRecord)

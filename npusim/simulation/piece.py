@@ -11,6 +11,7 @@ import numpy as np
 from npusim.engine import StallCause
 from npusim.machine.execution import CACHE_TRAFFIC, COUNTERS
 from npusim.program import EdgeKind, EngineKind, Opcode
+from npusim.simulation.stage_time import count_stage_time
 from npusim.simulation.tally import Key, Tally
 from npusim.simulation.traffic import memory_bytes
 
@@ -85,6 +86,8 @@ class Piece:
         self._count_cache(counts, first, last)
         self._count_conflicts(counts, first, last)
         self._count_barriers(counts, window)
+        borders = self.border_ps[first : last + 1]
+        count_stage_time(counts, self.program, self.execution, borders, first)
         return Tally(dict(counts))
 
     def peak_occupancy_bytes(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from npusim.results.records import (
     PhaseRecord,
     SramRecord,
     StageRecord,
+    StageTimeRecord,
 )
 from npusim.simulation.memories import memory_peaks
 from npusim.simulation.spans import bandwidth_series, span_table
@@ -74,6 +75,10 @@ def phase_record(
         bandwidth=bandwidth_series(piece),
         tiers=() if facts.is_memory_ideal else tier_records(piece, tally, spec),
         log=simulated.compiled.program.log,
+        stage_times=tuple(
+            StageTimeRecord(stage, kind, cause, time_ps)
+            for (stage, kind, cause), time_ps in tally.rows("stage_time")
+        ),
     )
 
 

@@ -1,0 +1,1 @@
+"""Why a run took as long as it did: readings of finished results, nothing simulated."""
