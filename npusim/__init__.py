@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec, SimulationConfig
     from npusim.config.system import SystemConfig
     from npusim.errors import NpusimError
+    from npusim.explore.sweep import sweep
+    from npusim.explore.table import load_sweep
     from npusim.results.loading import load_result
     from npusim.results.operator import OperatorResult
     from npusim.results.run import RunResult
@@ -41,11 +43,13 @@ __all__ = [
     "__version__",
     "load_model",
     "load_result",
+    "load_sweep",
     "load_system",
     "load_workload",
     "simulate",
     "simulate_operator",
     "simulate_run",
+    "sweep",
     "transformer",
 ]
 
@@ -59,11 +63,13 @@ _HOMES = {
     "SystemConfig": "npusim.config.system",
     "load_model": "npusim.workload.loading",
     "load_result": "npusim.results.loading",
+    "load_sweep": "npusim.explore.table",
     "load_system": "npusim.config.loader",
     "load_workload": "npusim.config.loader",
     "simulate": "npusim.simulation",
     "simulate_operator": "npusim.simulation",
     "simulate_run": "npusim.simulation",
+    "sweep": "npusim.explore.sweep",
     "transformer": "npusim.workload.workload",
 }
 

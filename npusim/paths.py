@@ -17,7 +17,7 @@ from npusim.errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Kind = Literal["system", "model", "workload"]
+Kind = Literal["system", "model", "workload", "sweep"]
 
 ENV_CONFIG_PATH = "NPUSIM_CONFIG_PATH"
 
@@ -27,6 +27,7 @@ _FOLDERS: Mapping[Kind, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "system": ("hwconfigs", (".yaml", ".yml")),
         "workload": ("workloads", (".yaml", ".yml")),
         "model": ("workloads/models", (".json",)),
+        "sweep": ("workloads/sweeps", (".yaml", ".yml")),
     }
 )
 
@@ -67,7 +68,7 @@ def named_files(kind: Kind, extra: Sequence[Path] = ()) -> dict[str, Path]:
 
     Parameters
     ----------
-    kind : {"system", "model", "workload"}
+    kind : {"system", "model", "workload", "sweep"}
         What to look for.
     extra : Sequence[Path], optional
         Folders given by the user.
@@ -96,7 +97,7 @@ def find_named(kind: Kind, name: str, extra: Sequence[Path] = ()) -> Path:
 
     Parameters
     ----------
-    kind : {"system", "model", "workload"}
+    kind : {"system", "model", "workload", "sweep"}
         What to look for.
     name : str
         A name as `named_files` lists it; never a path.

@@ -48,7 +48,7 @@ TABLE = {
     "simulation": Row(4, "0-3", "numpy"),  # the parts of simulate
     "simulate": Row(4, "0-3 simulation"),
     "serving": Row(5, "0-4", "simpy numpy"),
-    "explore": Row(5, "0-4", "dask distributed optuna"),
+    "explore": Row(5, "0-4", "dask distributed optuna numpy pandas pyarrow pydantic"),
     "studies": Row(5, "0-4 explore", "numpy"),
     "report": Row(5, "0 results insight", "plotly"),
     "cli": Row(6, "0-5", "typer rich"),

@@ -27,6 +27,7 @@ from npusim.cli.op import op
 from npusim.cli.output import complain
 from npusim.cli.requests import app as requests
 from npusim.cli.run import run
+from npusim.cli.sweep import sweep
 from npusim.cli.trace import import_, trace
 from npusim.cli.validate import calibrate, validate
 from npusim.errors import ConfigError, NpusimError, SimulationError
@@ -65,6 +66,7 @@ app.command("trace")(trace)
 app.command("import")(import_)
 app.add_typer(requests)
 app.add_typer(memory)
+app.command("sweep")(sweep)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)
 

@@ -169,3 +169,14 @@ def _mark_source(data: dict[str, Any], path: Path, prefix: Path) -> None:
     for key in sources:
         if key == name or key.startswith(name + "."):
             sources[key] = OVERRIDE_SOURCE
+
+
+def override_path(name: str, data: dict[str, Any], where: str) -> Path:
+    """Path of a dotted name in the data of a run; ConfigError names the nearest one."""
+    return _existing(name, data, (), where)
+
+
+def set_override(data: dict[str, Any], path: Path, value: object) -> None:
+    """Put a value in base units at a path of a run's data, and say so in `sources`."""
+    _mark_source(data, path, ())
+    _set(data, path, value)

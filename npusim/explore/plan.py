@@ -1,0 +1,255 @@
+"""From a sweep file to its points: everything is read and checked before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npusim import paths
+from npusim._version import __version__
+from npusim.config.build import validated, with_units_converted
+from npusim.config.document import Document, dotted, read_document, value_at
+from npusim.config.fields import FieldType
+from npusim.config.hashing import spec_hash
+from npusim.config.loader import load_system
+from npusim.config.overrides import override_path, set_override
+from npusim.config.run_spec import RunSpec, WorkloadConfig
+from npusim.errors import ConfigError, NpusimError, nearest
+from npusim.explore.axes import build_axis
+from npusim.explore.expressions import Expression, parse_expression
+from npusim.explore.metrics import check_metrics
+from npusim.explore.sampling import choose
+from npusim.explore.spec import SweepSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run: its place in the plan, its configuration and the key of its result.
+
+    `run` is None where the values break a rule of the configuration together; `error` says which.
+    """
+
+    index: int
+    key: str
+    system: str
+    model: str
+    values: tuple[Any, ...]
+    derived: tuple[int | float | None, ...]
+    run: RunSpec | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every point of a sweep, in order.
+
+    Attributes
+    ----------
+    axes : tuple[str, ...]
+        Dotted paths, one per entry of `Point.values`.
+    excluded : int
+        Points considered that a constraint left out.
+    """
+
+    spec: SweepSpec
+    axes: tuple[str, ...]
+    points: tuple[Point, ...]
+    excluded: int
+
+    @property
+    def digest(self) -> str:
+        """Hash of the points in order: configurations and version."""
+        text = "\n".join(point.key for point in self.points)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_plan(spec: str | Path | SweepSpec | Mapping[str, Any]) -> Plan:
+    """Plan of a sweep.
+
+    Parameters
+    ----------
+    spec : str, Path, SweepSpec or mapping
+        Name in ``workloads/sweeps``, path of a YAML file, or the content of one. In a file
+        dimensioned values carry units; Python may also give integers in base units.
+
+    Raises
+    ------
+    ConfigError
+        File and line, rule, value and nearest name of what is wrong.
+    """
+    if isinstance(spec, (str, Path)):
+        text = str(spec)
+        is_path = isinstance(spec, Path) or "/" in text or text.endswith(_ENDINGS)
+        file = Path(text) if is_path else paths.find_named("sweep", text)
+        document = read_document(file)
+        data, problems = with_units_converted(document.data, FieldType(SweepSpec))
+        built = validated(SweepSpec, data, document.where, problems, document.data)
+        return _Planner(built, document, file.parent, units=True).plan()
+    if not isinstance(spec, SweepSpec):
+        spec = validated(SweepSpec, dict(spec), dotted)
+    return _Planner(spec, Document(spec.model_dump(mode="json")), Path(), units=False).plan()
+
+
+class _Planner:
+    """The steps from a valid file to a plan."""
+
+    def __init__(self, spec: SweepSpec, document: Document, folder: Path, *, units: bool) -> None:
+        self._spec, self._document, self._folder = spec, document, folder
+        self._names: list[tuple[str, str]] = []
+        self._bases = self._base_data()
+        self._axes = [
+            build_axis(axis, ("axes", i), document, self._bases, units=units)
+            for i, axis in enumerate(spec.axes)
+        ]
+        self._refuse_repeated_paths()
+        self._constraints = [
+            self._expression(text, ("constraints", i)) for i, text in enumerate(spec.constraints)
+        ]
+        self._derived = [
+            self._expression(text, ("derived", name)) for name, text in spec.derived.items()
+        ]
+
+    def plan(self) -> Plan:
+        """Points that the method takes and the constraints allow."""
+        spec, where = self._spec, self._document.where
+        check_metrics(spec, [base["workload"] for base in self._bases], where)
+        sizes = [len(self._bases), *(len(axis.levels) for axis in self._axes)]
+        place = where(("sampling",)) or "sampling"
+        chosen, excluded = choose(sizes, spec.sampling, self._is_allowed, place)
+        points = tuple(self._point(i, levels) for i, levels in enumerate(chosen))
+        self._refuse_useless_levels(chosen, points)
+        names = tuple(name for axis in self._axes for name in axis.names)
+        return Plan(spec, names, points, excluded)
+
+    def _base_data(self) -> list[dict[str, Any]]:
+        """Data of a run for every system and model."""
+        spec, where = self._spec, self._document.where
+        bases = []
+        for i, system in enumerate(spec.systems):
+            for j, model in enumerate(spec.models):
+                try:
+                    loaded = load_system(self._beside(system, _ENDINGS))
+                except NpusimError as error:
+                    raise _at(where(("systems", i)), error) from None
+                file = self._beside(model, (".json", ".jsonl", ".parquet", ".onnx", ".gguf"))
+                self._check_model(file, where(("models", j)))
+                workload = self._workload(file)
+                run = RunSpec(
+                    system=loaded,
+                    workload=workload,
+                    compiler=spec.compiler,
+                    simulation=spec.simulation,
+                )
+                bases.append(run.model_dump(mode="json"))
+                self._names.append((system, model))
+        return bases
+
+    def _beside(self, name: str, endings: tuple[str, ...]) -> str:
+        """A name as it is; a path from the folder of the sweep's file."""
+        return str(self._folder / name) if "/" in name or name.endswith(endings) else name
+
+    def _check_model(self, name: str, where: str) -> None:
+        if "/" in name or Path(name).suffix in (".json", ".jsonl", ".parquet", ".onnx", ".gguf"):
+            if not Path(name).is_file():
+                raise ConfigError(where, "no such file", name)
+        elif name not in (known := paths.named_files("model")):
+            raise ConfigError(where, "no model has this name", name, nearest(name, known))
+
+    def _workload(self, model: str) -> WorkloadConfig:
+        """Workload of a base; what is wrong is told at its line."""
+        data = {**self._spec.workload, "model": model}
+        if "model" in self._spec.workload:
+            where = self._document.where(("workload", "model"))
+            raise ConfigError(where, "models are listed at the top", self._spec.workload["model"])
+        return validated(
+            WorkloadConfig, data, lambda path: self._document.where(("workload", *path))
+        )
+
+    def _expression(self, text: str, at: tuple[str | int, ...]) -> Expression:
+        where = self._document.where(at)
+        expression = parse_expression(text, where)
+        for path in expression.paths():
+            for base in self._bases:
+                override_path(".".join(path), base, where)
+        return expression
+
+    def _refuse_repeated_paths(self) -> None:
+        seen: set[str] = set()
+        for i, axis in enumerate(self._axes):
+            for name in axis.names:
+                if name in seen:
+                    raise ConfigError(self._document.where(("axes", i)), "is an axis twice", name)
+                seen.add(name)
+
+    def _values(self, levels: tuple[int, ...]) -> dict[tuple[str | int, ...], Any]:
+        """Value of every axis path at the levels of a point."""
+        return {
+            path: value
+            for axis, level in zip(self._axes, levels[1:], strict=True)
+            for path, value in zip(axis.paths, axis.levels[level].values, strict=True)
+        }
+
+    def _lookup(self, levels: tuple[int, ...], path: tuple[str, ...]) -> object:
+        """Configuration value of a point; ConfigError for a block."""
+        values = self._values(levels)
+        return values[path] if path in values else value_at(self._bases[levels[0]], path)
+
+    def _is_allowed(self, levels: tuple[int, ...]) -> bool:
+        return all(c.truth(lambda path: self._lookup(levels, path)) for c in self._constraints)
+
+    def _point(self, index: int, levels: tuple[int, ...]) -> Point:
+        base = self._bases[levels[0]]
+        data = deepcopy(base)
+        values = self._values(levels)
+        for path, value in values.items():
+            set_override(data, path, value)
+        run, error = None, None
+        try:
+            run = validated(RunSpec, data, dotted)
+        except ConfigError as problem:
+            error = str(problem)
+        key = point_key(run) if run else hashlib.sha256(repr((__version__, data)).encode())
+        return Point(
+            index=index,
+            key=key if isinstance(key, str) else key.hexdigest(),
+            system=self._names[levels[0]][0],
+            model=self._names[levels[0]][1],
+            values=tuple(values.values()),
+            derived=tuple(d.number(lambda path: self._lookup(levels, path)) for d in self._derived),
+            run=run,
+            error=error,
+        )
+
+    def _refuse_useless_levels(
+        self, chosen: list[tuple[int, ...]], points: tuple[Point, ...]
+    ) -> None:
+        """Refuse a value with which no point is valid: it is wrong, whatever the others are."""
+        for i, axis in enumerate(self._axes, 1):
+            for number, level in enumerate(axis.levels):
+                mine = [p for p, at in zip(points, chosen, strict=True) if at[i] == number]
+                if mine and all(point.run is None for point in mine):
+                    shown = level.values[0] if len(level.values) == 1 else level.values
+                    raise ConfigError(level.where, f"no point is valid: {mine[0].error}", shown)
+
+
+def point_key(run: RunSpec) -> str:
+    """Hash of a configuration, the bytes of its model file and the version."""
+    model = Path(run.workload.model)
+    if model.suffix == "" and len(model.parts) == 1:
+        model = paths.find_named("model", run.workload.model)
+    content = hashlib.sha256(model.read_bytes()).hexdigest()
+    text = f"{__version__}\n{spec_hash(run)}\n{content}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _at(where: str, error: NpusimError) -> ConfigError:
+    """The same refusal at the line that named the thing."""
+    return ConfigError(where, error.rule, error.value, error.hint)
