@@ -66,6 +66,10 @@ class ProtocolError(SimulationError):
     """A program or component broke the command protocol."""
 
 
+class HazardError(SimulationError):
+    """A run used data before it was there, or lost a barrier."""
+
+
 class DeadlockError(SimulationError):
     """Nothing can move any more; `value` lists who waits for whom."""
 

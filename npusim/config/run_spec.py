@@ -37,6 +37,14 @@ class Executor(StrEnum):
     COMPILED = "compiled"
 
 
+class HazardCheck(StrEnum):
+    """Whether the times of a finished run are checked for hazards."""
+
+    AUTO = "auto"  # programs of up to 100 000 commands
+    ON = "on"
+    OFF = "off"
+
+
 class WorkloadConfig(Spec):
     """Model and lengths. `prompt_len` excludes `context_len`."""
 
@@ -124,6 +132,8 @@ class SimulationConfig(Spec):
     """Let the memory kernel repeat stretches of a stream it has stepped before; same result."""
     seed: NonNegativeInt = 0
     """Seed of every random choice."""
+    check_hazards: Annotated[HazardCheck, BY_NAME] = HazardCheck.AUTO
+    """Check finished runs for data used before it was there; `auto`: up to 100 000 commands."""
     max_spans: NonNegativeInt = 200_000
     """Spans recorded for the timeline; totals stay exact."""
 

@@ -16,3 +16,10 @@ def name_of(program: Program, command: int) -> str:
     known = 0 <= engine < len(program.engines)
     place = program.engines[engine].name if known else f"engine {engine}"
     return f"{place} #{command} {Opcode(opcode).name}"
+
+
+def place_of(program: Program, region: int) -> str:
+    """Space and bytes of a region, by its index in the program: ``pad [0, 256)``."""
+    space = program.spaces[program.region_space[region]].name
+    offset, nbytes = int(program.region_offset[region]), int(program.region_bytes[region])
+    return f"{space} [{offset}, {offset + nbytes})"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from npusim.program.tables import END, EdgeKind, EngineKind, Opcode
+from npusim.program.accesses import is_dma
+from npusim.program.tables import END, EdgeKind, Opcode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,10 +50,7 @@ class Ordering:
         keys = self._consumer * self._count + program.edge_producer
         self._all = np.sort(keys)
         self._data = np.sort(keys[program.edge_kind == EdgeKind.DATA])
-        self.is_dma = np.array(
-            [e.kind in (EngineKind.DMA_LOAD, EngineKind.DMA_STORE) for e in program.engines],
-            dtype=np.bool_,
-        )
+        self.is_dma = is_dma(program)
 
     def missing(self, before: Ints, after: Ints, *, needs_data: bool) -> Ints:
         """Positions of the pairs that nothing orders; `needs_data`: a direct edge must be DATA."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from npusim.analytic.bounds import phase_bound_ps
 from npusim.compiler.compile import Compiled, compile_graph
 from npusim.compiler.target import Target
+from npusim.config.run_spec import HazardCheck
+from npusim.machine.hazards import check_run_hazards
 from npusim.machine.system import Machine
 from npusim.program.check import check_program
 from npusim.results.records import Approximation
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _FIRST_WINDOW = 4
 _WARM_UP_UNITS = 1
 _TAIL_UNITS = 1
+_SMALL = 100_000  # commands up to which finished runs are checked for hazards unasked
 
 
 @dataclass(frozen=True)
@@ -115,8 +118,15 @@ def simulate_graph(
         system, target, spec.simulation.fidelity, jumps=spec.simulation.jumps
     )
     execution = Machine(compiled.program, kernel).run()
+    if is_hazard_check_due(spec.simulation.check_hazards, len(compiled.program)):
+        check_run_hazards(compiled.program, execution)
     piece = Piece(compiled.program, execution, rates_of(system, target))
     return compiled, piece, memory_totals(compiled.program, kernel, target)
+
+
+def is_hazard_check_due(setting: HazardCheck, commands: int) -> bool:
+    """Whether `simulation.check_hazards` asks for the check of a run of so many commands."""
+    return setting is HazardCheck.ON or (setting is HazardCheck.AUTO and commands <= _SMALL)
 
 
 def memory_totals(program: Program, kernel: MemoryKernel, target: Target) -> Tally:
