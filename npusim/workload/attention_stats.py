@@ -37,7 +37,8 @@ def position_mass(attention: ArrayLike) -> Floats:
     The printed form divides by L only and sums to the number of heads.
     """
     mass: Floats = _maps(attention).sum(axis=(0, 1))
-    return mass / mass.sum()
+    shares: Floats = mass / mass.sum()
+    return shares
 
 
 def positional_entropy(attention: ArrayLike) -> float:
