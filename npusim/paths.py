@@ -21,6 +21,11 @@ Kind = Literal["system", "model", "workload", "sweep"]
 
 ENV_CONFIG_PATH = "NPUSIM_CONFIG_PATH"
 
+#: endings of operator traces and of foreign files, which are never names of models
+TRACE_ENDINGS = (".jsonl", ".parquet")
+IMPORT_ENDINGS = (".onnx", ".gguf", ".safetensors", ".et", ".csv", ".gz")
+MODEL_ENDINGS = (".json", *TRACE_ENDINGS, *IMPORT_ENDINGS)
+
 # Kind: folder below a root (shipped or a user's), and the file endings that count there.
 _FOLDERS: Mapping[Kind, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -120,6 +125,18 @@ def find_named(kind: Kind, name: str, extra: Sequence[Path] = ()) -> Path:
     searched = ", ".join(str(folder) for folder in _dirs(kind, extra))
     rule = f"no {kind} has this name in {searched or 'any folder'}"
     raise ConfigError(f"{kind} name", rule, name, nearest(name, files))
+
+
+def is_model_path(name_or_path: str) -> bool:
+    """Whether what a run calls its model is a path: by a separator or a known ending."""
+    return len(Path(name_or_path).parts) != 1 or name_or_path.endswith(MODEL_ENDINGS)
+
+
+def model_file(name_or_path: str) -> Path:
+    """File of a model, trace or foreign file; ConfigError if no model has the name."""
+    if is_model_path(name_or_path):
+        return Path(name_or_path)
+    return find_named("model", name_or_path)
 
 
 def _dirs(kind: Kind, extra: Sequence[Path]) -> list[Path]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npusim.errors import ConfigError, NpusimError, WorkloadError, nearest
-from npusim.paths import named_files
+from npusim.paths import IMPORT_ENDINGS, MODEL_ENDINGS, TRACE_ENDINGS, is_model_path, named_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 Choice = TypeVar("Choice", bound="StrEnum")
 
 _WORKLOAD_ENDINGS = (".yaml", ".yml")
-_TRACE_ENDINGS = (".jsonl", ".parquet")
-_IMPORT_ENDINGS = (".onnx", ".gguf", ".safetensors", ".et", ".csv", ".gz")
 
 # Option that sets a key of the workload or of the simulation.
 _OPTIONS = MappingProxyType(
@@ -149,7 +147,7 @@ def _workload(request: RunRequest) -> WorkloadConfig:
             values[name] = getattr(request, name)
     if values.get("kv_prune") == "none":
         values["kv_prune"] = None
-    if not values["model"].endswith((*_TRACE_ENDINGS, *_IMPORT_ENDINGS)):
+    if not values["model"].endswith((*TRACE_ENDINGS, *IMPORT_ENDINGS)):
         _check_lengths(values)
     return validated(WorkloadConfig, values, option_of)
 
@@ -189,18 +187,12 @@ def _check_lengths(values: dict[str, Any]) -> None:
 def _base_values(model: str) -> dict[str, Any]:
     """Values that MODEL brings: those of a workload file, or just a model."""
     path = Path(model)
-    is_path = len(path.parts) != 1 or path.suffix in (
-        *_WORKLOAD_ENDINGS,
-        *_TRACE_ENDINGS,
-        *_IMPORT_ENDINGS,
-        ".json",
-    )
-    if not is_path:
+    if not is_model_path(model) and path.suffix not in _WORKLOAD_ENDINGS:
         return _named_values(model)
     if path.suffix in _WORKLOAD_ENDINGS:
         return _workload_values(path)
     _refuse_non_file(path)
-    if path.suffix not in (".json", *_TRACE_ENDINGS, *_IMPORT_ENDINGS):
+    if path.suffix not in MODEL_ENDINGS:
         rule = "must be a config.json, a workload YAML, an operator trace or an importable file"
         raise WorkloadError("MODEL", rule, model, "see npusim import --help")
     return {"model": model}

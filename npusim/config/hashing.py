@@ -5,15 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from npusim.config.run_spec import RunSpec, WorkloadConfig
+from npusim.config.run_spec import PATTERN_KEYS, RunSpec, WorkloadConfig
 from npusim.config.spec import Spec
 from npusim.config.system import SystemConfig
 
-#: keys younger than the first published hashes: a workload that does not set them keeps its hash
-_UNHASHED_WHILE_UNSET = (
-    *("chunk_tokens", "chunk_context_len", "speculate_tokens", "accept_frac", "draft_model"),
-    "mtp_layers",
-)
 _PROVENANCE = {"description", "sources", "calibration"}
 
 
@@ -39,7 +34,7 @@ def spec_hash(spec: Spec) -> str:
     data = spec.model_dump(mode="json", exclude=exclude)
     if isinstance(spec, (WorkloadConfig, RunSpec)):
         workload = data["workload"] if isinstance(spec, RunSpec) else data
-        for key in _UNHASHED_WHILE_UNSET:
+        for key in PATTERN_KEYS:  # younger than the first hashes, which stay while none is set
             if workload[key] is None:
                 del workload[key]
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -12,13 +12,9 @@ from npusim.config.compiler import BY_NAME, CompilerConfig
 from npusim.config.rules import RuleError
 from npusim.config.spec import NonNegativeInt, PositiveInt, Spec
 from npusim.config.system import SystemConfig
+from npusim.paths import IMPORT_ENDINGS, TRACE_ENDINGS
 
 _QUANT = re.compile(r"w\d{1,2}a\d{1,2}(_g\d{1,5})?")
-
-
-#: endings of operator traces and foreign files, whose lengths may be those of the file
-TRACE_ENDINGS = (".jsonl", ".parquet")
-IMPORT_ENDINGS = (".onnx", ".gguf", ".safetensors", ".et", ".csv", ".gz")
 
 
 class Fidelity(StrEnum):
@@ -43,6 +39,13 @@ class HazardCheck(StrEnum):
     AUTO = "auto"  # programs of up to 100 000 commands
     ON = "on"
     OFF = "off"
+
+
+#: keys of `WorkloadConfig` that put more into a step than one pass of the model for its tokens
+PATTERN_KEYS = (
+    *("chunk_tokens", "chunk_context_len", "speculate_tokens", "accept_frac", "draft_model"),
+    "mtp_layers",
+)
 
 
 class WorkloadConfig(Spec):

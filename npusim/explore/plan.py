@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npusim import paths
-from npusim._version import __version__
 from npusim.config.build import validated, with_units_converted
 from npusim.config.document import Document, dotted, read_document, value_at
 from npusim.config.fields import FieldType
-from npusim.config.hashing import spec_hash
 from npusim.config.loader import load_system
 from npusim.config.overrides import override_path, set_override
 from npusim.config.run_spec import RunSpec, WorkloadConfig
 from npusim.errors import ConfigError, NpusimError, nearest
 from npusim.explore.axes import build_axis
 from npusim.explore.expressions import Expression, parse_expression
+from npusim.explore.identity import Identity, refused_key
 from npusim.explore.metrics import check_metrics
 from npusim.explore.sampling import choose
 from npusim.explore.spec import SweepSpec
@@ -104,6 +103,7 @@ class _Planner:
     def __init__(self, spec: SweepSpec, document: Document, folder: Path, *, units: bool) -> None:
         self._spec, self._document, self._folder = spec, document, folder
         self._names: list[tuple[str, str]] = []
+        self._identity = Identity()
         self._bases = self._base_data()
         self._axes = [
             build_axis(axis, ("axes", i), document, self._bases, units=units)
@@ -139,7 +139,7 @@ class _Planner:
                     loaded = load_system(self._beside(system, _ENDINGS))
                 except NpusimError as error:
                     raise _at(where(("systems", i)), error) from None
-                file = self._beside(model, (".json", ".jsonl", ".parquet", ".onnx", ".gguf"))
+                file = self._beside(model, paths.MODEL_ENDINGS)
                 self._check_model(file, where(("models", j)))
                 workload = self._workload(file)
                 run = RunSpec(
@@ -148,6 +148,7 @@ class _Planner:
                     compiler=spec.compiler,
                     simulation=spec.simulation,
                 )
+                self._check_files(run)
                 bases.append(run.model_dump(mode="json"))
                 self._names.append((system, model))
         return bases
@@ -157,11 +158,21 @@ class _Planner:
         return str(self._folder / name) if "/" in name or name.endswith(endings) else name
 
     def _check_model(self, name: str, where: str) -> None:
-        if "/" in name or Path(name).suffix in (".json", ".jsonl", ".parquet", ".onnx", ".gguf"):
+        if paths.is_model_path(name):
             if not Path(name).is_file():
                 raise ConfigError(where, "no such file", name)
         elif name not in (known := paths.named_files("model")):
             raise ConfigError(where, "no model has this name", name, nearest(name, known))
+
+    def _check_files(self, run: RunSpec) -> None:
+        """Refuse a file that is missing, unless an axis replaces its key in every point."""
+        replaced = {name for axis in self._spec.axes for name in (axis.path, *(axis.zip or ()))}
+        if replaced & {"workload.draft_model", "workload.expert_routing"}:
+            return
+        try:
+            self._identity.key(run)
+        except NpusimError as error:
+            raise _at(self._document.where(("workload",)), error) from None
 
     def _workload(self, model: str) -> WorkloadConfig:
         """Workload of a base; what is wrong is told at its line."""
@@ -214,12 +225,12 @@ class _Planner:
         run, error = None, None
         try:
             run = validated(RunSpec, data, dotted)
-        except ConfigError as problem:
-            error = str(problem)
-        key = point_key(run) if run else hashlib.sha256(repr((__version__, data)).encode())
+            key = self._identity.key(run)
+        except NpusimError as problem:
+            run, error, key = None, str(problem), refused_key(data)
         return Point(
             index=index,
-            key=key if isinstance(key, str) else key.hexdigest(),
+            key=key,
             system=self._names[levels[0]][0],
             model=self._names[levels[0]][1],
             values=tuple(values.values()),
@@ -238,16 +249,6 @@ class _Planner:
                 if mine and all(point.run is None for point in mine):
                     shown = level.values[0] if len(level.values) == 1 else level.values
                     raise ConfigError(level.where, f"no point is valid: {mine[0].error}", shown)
-
-
-def point_key(run: RunSpec) -> str:
-    """Hash of a configuration, the bytes of its model file and the version."""
-    model = Path(run.workload.model)
-    if model.suffix == "" and len(model.parts) == 1:
-        model = paths.find_named("model", run.workload.model)
-    content = hashlib.sha256(model.read_bytes()).hexdigest()
-    text = f"{__version__}\n{spec_hash(run)}\n{content}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _at(where: str, error: NpusimError) -> ConfigError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npusim.config.run_spec import IMPORT_ENDINGS, TRACE_ENDINGS
+from npusim.config.run_spec import PATTERN_KEYS
 from npusim.errors import WorkloadError
+from npusim.paths import IMPORT_ENDINGS, TRACE_ENDINGS
 from npusim.workload.loading import load_model
 from npusim.workload.speculation import MTP_DRAFT
 from npusim.workload.workload import Workload
@@ -18,13 +19,9 @@ if TYPE_CHECKING:
     AnyWorkload = Workload | TraceWorkload
 
 #: settings of a model that a trace already contains
-_PATTERNS = (
-    *("chunk_tokens", "chunk_context_len", "speculate_tokens", "accept_frac", "draft_model"),
-    "mtp_layers",
-)
 _OF_A_MODEL = (
     *("prompt_len", "context_len", "generate_len", "batch", "quant", "kv_dtype"),
-    *_PATTERNS,
+    *PATTERN_KEYS,
 )
 
 
@@ -58,7 +55,7 @@ def _imported(spec: RunSpec, path: Path) -> TraceWorkload:
     _refuse(
         spec, ("batch", "quant", "kv_dtype"), "an imported file has its own precision and batch"
     )
-    _refuse(spec, _PATTERNS, "an imported file is run as it is")
+    _refuse(spec, PATTERN_KEYS, "an imported file is run as it is")
     settings = spec.workload
     lengths = {
         "prompt_len": settings.prompt_len,

@@ -17,6 +17,7 @@ from npusim.explore.executor import ProcessPool
 from npusim.explore.expressions import parse_expression
 from npusim.explore.plan import load_plan
 from npusim.explore.worker import Task
+from npusim.paths import find_named, named_files
 
 BASE = {
     "name": "t",
@@ -26,6 +27,42 @@ BASE = {
     "simulation": {"fidelity": "analytic"},
     "axes": [{"path": "system.devices.npu.cores", "values": [1, 2, 4]}],
 }
+
+
+@pytest.mark.parametrize("model", named_files("model"))
+def test_every_model_by_name_has_a_plan(model):
+    assert len(load_plan(BASE | {"models": [model]}).points) == 3
+
+
+def test_a_point_changes_its_key_with_each_file_that_it_reads(tmp_path):
+    files = {name: tmp_path / name for name in ("model.json", "draft.json", "routing.jsonl")}
+    shipped = find_named("model", "smollm2-135m").read_text()
+    for name, file in files.items():
+        file.write_text(shipped if name.endswith(".json") else '{"layer": 0, "experts": [0]}\n')
+    workload = {
+        **BASE["workload"],
+        **{"speculate_tokens": 2, "accept_frac": 0.5, "draft_model": str(files["draft.json"])},
+        "expert_routing": str(files["routing.jsonl"]),
+    }
+    spec = BASE | {"models": [str(files["model.json"])], "workload": workload}
+    keys = [load_plan(spec).points[0].key]
+    for file in files.values():
+        file.write_text(file.read_text() + "\n")
+        keys.append(load_plan(spec).points[0].key)
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"speculate_tokens": 2, "accept_frac": 0.5, "draft_model": "smollm2-13"},
+        {"speculate_tokens": 2, "accept_frac": 0.5, "draft_model": "no/draft.json"},
+        {"expert_routing": "no/routing.jsonl"},
+    ],
+)
+def test_a_missing_file_of_the_workload_is_refused(wrong):
+    with pytest.raises(ConfigError, match="workload"):
+        load_plan(BASE | {"workload": {**BASE["workload"], **wrong}})
 
 
 @pytest.mark.parametrize(
@@ -119,6 +156,7 @@ def test_a_bad_spec_is_refused_at_its_line_before_anything_runs(line, told, tmp_
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_one_and_two_workers_give_the_table_of_single_runs(tmp_path):
     tables = [ns.sweep(BASE, out=tmp_path / str(n), jobs=n).table for n in (1, 2)]
     assert tables[0].equals(tables[1])
@@ -154,6 +192,7 @@ def test_a_damaged_store_is_refused_in_one_line(tmp_path):
         ns.sweep(BASE, out=tmp_path, jobs=1)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_loses_no_point():
     tasks = [Task(p.key, p.run) for p in load_plan(BASE).points]
     pool = ProcessPool(1)
@@ -165,14 +204,16 @@ def test_a_killed_worker_is_replaced_and_loses_no_point():
     assert [outcome.error for outcome in found] == [None] * 3
 
 
+@pytest.mark.slow
 def test_a_killed_parent_leaves_a_store_that_resume_completes(tmp_path):
     whole = ns.sweep("edge-small", out=tmp_path / "whole", jobs=1)
     out = tmp_path / "killed"
     command = [sys.executable, "-m", "npusim", "sweep", "edge-small", "--out", str(out)]
     with subprocess.Popen([*command, "--jobs", "1"], stderr=subprocess.DEVNULL) as process:
-        while not (out / "sweep.sqlite-wal").exists() and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(0.9)
+        log = out / "sweep.sqlite-wal"  # two pages of 4 KiB or more per point, after the tables
+        while not (log.exists() and log.stat().st_size > 80_000) and process.poll() is None:
+            time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
     resumed = ns.sweep("edge-small", out=out, jobs=1, resume=True)
+    assert 0 < resumed.summary["computed"] < len(whole.table)
     assert resumed.table.equals(whole.table)
