@@ -75,6 +75,7 @@ def inspect(
         settings = {
             "--phase": phase, "--prompt": prompt, "--context": context, "--batch": batch,
             "--quant": quant, "--kv-dtype": kv_dtype, "--graph": graph,
+            "--set": overrides or None,
         }  # fmt: skip
         refuse_given(settings, "a request trace has no operators")
         show(Path(model), json=json)

@@ -71,7 +71,7 @@ def test_figures_of_a_real_map_match_one_liners(real):
     assert keys_for_mass(half[-1], 0.9) == np.searchsorted(last, 0.9 * last[-1]) + 1
 
 
-def test_heads_of_a_short_text_rank_as_in_the_table_of_the_long_one(real):
+def test_layers_of_a_short_text_have_the_sink_and_entropy_of_the_long_one(real):
     """Other text and length: layers keep their character, figures their order of size."""
     table = json.loads((DATA / "smollm2_135m_L1024_layers.json").read_text("utf-8"))["layers"]
     ours = [[head_statistics(head).as_dict() for head in layer] for layer in real["attn"]]

@@ -179,3 +179,5 @@ def test_the_command_line_shows_converts_and_synthesises(tmp_path, capsys):
     assert "either --lengths FILE, or both" in capsys.readouterr().err
     assert main([*arguments, "--prompt", "a,1", "--generate", "5,1"]) == 2
     assert main(["inspect", str(AZURE), "--batch", "2"]) == 2
+    assert main(["inspect", str(AZURE), "--set", "workload.batch=2"]) == 2
+    assert "--set" in capsys.readouterr().err
