@@ -41,7 +41,9 @@ def test_a_point_changes_its_key_with_each_file_that_it_reads(tmp_path):
         file.write_text(shipped if name.endswith(".json") else '{"layer": 0, "experts": [0]}\n')
     workload = {
         **BASE["workload"],
-        **{"speculate_tokens": 2, "accept_frac": 0.5, "draft_model": str(files["draft.json"])},
+        "speculate_tokens": 2,
+        "accept_frac": 0.5,
+        "draft_model": str(files["draft.json"]),
         "expert_routing": str(files["routing.jsonl"]),
     }
     spec = BASE | {"models": [str(files["model.json"])], "workload": workload}
