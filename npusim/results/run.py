@@ -85,6 +85,8 @@ class RunResult:
         Wall-clock time of the simulation; the only number that differs between equal runs.
     spec : RunSpec or None
         The specification, saved beside the result.
+    is_memory_ideal : bool
+        Memory answered at once, so its peak rates do not limit it; not saved.
 
     Raises
     ------
@@ -105,6 +107,7 @@ class RunResult:
     phases: Mapping[str, PhaseRecord]
     wall_s: float
     spec: RunSpec | None = None
+    is_memory_ideal: bool = False
 
     def __post_init__(self) -> None:
         if not self.phases:
@@ -112,7 +115,7 @@ class RunResult:
         for name, record in self.phases.items():
             if name != record.phase:
                 raise SimulationError(f"phase {name}", "is stored by its name", record.phase)
-            check_phase(record)
+            check_phase(record, self.is_memory_ideal)
         _check_keys("hashes", self.hashes, HASH_KEYS)
         used = tuple(key for key in PATTERN_KEYS if key in self.workload)
         _check_keys("workload", self.workload, (*WORKLOAD_KEYS, *used))

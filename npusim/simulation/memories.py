@@ -62,7 +62,7 @@ def build_memory(
     system: SystemConfig, target: Target, fidelity: Fidelity, *, jumps: bool = True
 ) -> MemoryKernel:
     """Ports, buses and memories as `Target` numbers them."""
-    parts = (_ports(target), _buses(system, target), _memories(system, target))
+    parts = _parts(system, target)
     if fidelity is Fidelity.TRANSFER:
         from npusim.memory.sharing import SharingMemory  # loads numba
 
@@ -70,6 +70,17 @@ def build_memory(
     from npusim.memory.system import MemorySystem  # loads numba
 
     return _with_cache(MemorySystem(*parts, jumps=jumps), target)
+
+
+def memory_identity(system: SystemConfig, target: Target) -> str:
+    """Text that is equal for two systems exactly if their memory systems are."""
+    return repr((_parts(system, target), target.device.shared_sram))
+
+
+def _parts(
+    system: SystemConfig, target: Target
+) -> tuple[list[PortConfig], list[BusConfig], list[DramConfig | SramConfig]]:
+    return _ports(target), _buses(system, target), _memories(system, target)
 
 
 def _with_cache(memory: MemorySystem | SharingMemory, target: Target) -> MemoryKernel:

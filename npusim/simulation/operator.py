@@ -71,7 +71,7 @@ def simulate_operator(
             "simulation.fidelity", "an operator is simulated at burst or transfer", "analytic"
         )
     graph = primitive_graph(op, shape, batch, quant)
-    compiled, piece, totals = simulate_graph(
+    compiled, piece, executed = simulate_graph(
         graph,
         spec,
         cached_tokens=0,
@@ -81,7 +81,7 @@ def simulate_operator(
     peaks = peak_bytes_per_s(system)
     bound = phase_bound_ps(graph, system, spec.compiler, peaks)
     bound_ps = bound.compute_ps if ideal_memory else bound.elapsed_ps
-    tally = piece.tally(0, piece.num_kernels).plus(totals)
+    tally = piece.tally(0, piece.num_kernels).plus(executed.totals)
     facts = PhaseFacts(
         name="operator",
         tokens=1,

@@ -7,30 +7,26 @@ from typing import TYPE_CHECKING
 
 from npusim.analytic.bounds import phase_bound_ps
 from npusim.compiler.compile import Compiled, compile_graph
-from npusim.compiler.target import Target
-from npusim.config.run_spec import HazardCheck
-from npusim.machine.hazards import check_run_hazards
-from npusim.machine.system import Machine
-from npusim.program.check import check_program
 from npusim.results.records import Approximation
-from npusim.simulation.memories import build_memory, peak_bytes_per_s
+from npusim.simulation.execute import execute, target_of
+from npusim.simulation.memories import peak_bytes_per_s
 from npusim.simulation.piece import Piece, Rates
-from npusim.simulation.tally import Key, Tally
+from npusim.simulation.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from npusim.compiler.target import Target
     from npusim.config.run_spec import RunSpec
     from npusim.config.system import SystemConfig
     from npusim.engine import MemoryKernel
-    from npusim.program import Program
+    from npusim.simulation.execute import Execute, Executed
     from npusim.workload.graph import OperatorGraph
 
 #: repeat units averaged at first
 _FIRST_WINDOW = 4
 _WARM_UP_UNITS = 1
 _TAIL_UNITS = 1
-_SMALL = 100_000  # commands up to which finished runs are checked for hazards unasked
 
 
 @dataclass(frozen=True)
@@ -60,9 +56,10 @@ class Simulated:
     graph: OperatorGraph
     bound_ps: int
     approximations: tuple[Approximation, ...] = ()
+    is_memory_ideal: bool = False
 
 
-def simulate_source(source: GraphSource, spec: RunSpec) -> Simulated:
+def simulate_source(source: GraphSource, spec: RunSpec, run: Execute = execute) -> Simulated:
     """Simulate a phase, folded if `simulation.fold` allows and there is enough to fold.
 
     Folding: layers ``1 .. w`` of a shorter model are the steady window; its counts are added
@@ -72,14 +69,14 @@ def simulate_source(source: GraphSource, spec: RunSpec) -> Simulated:
     units, rest = divmod(source.num_layers - source.prefix_layers, source.unit_layers)
     whole = source.build(source.num_layers)
     if not spec.simulation.fold or rest:
-        return _whole(source, spec, whole)
+        return _whole(source, spec, whole, run)
     largest = spec.simulation.fold_max_units
     window = min(_FIRST_WINDOW, largest)
     while True:
         simulated_units = _units_to_simulate(units, window)
         if simulated_units >= units:
-            return _whole(source, spec, whole)
-        folded, error = _folded(source, spec, whole, window, simulated_units)
+            return _whole(source, spec, whole, run)
+        folded, error = _folded(source, spec, whole, window, simulated_units, run)
         if error <= spec.simulation.fold_tolerance_frac or window >= largest:
             return folded
         window = min(2 * window, largest)
@@ -93,13 +90,14 @@ def simulate_graph(
     kv_capacity_tokens: int,
     memory: MemoryKernel | None = None,
     whole: OperatorGraph | None = None,
-) -> tuple[Compiled, Piece, Tally]:
+    run: Execute = execute,
+) -> tuple[Compiled, Piece, Executed]:
     """Compile and run one graph; `whole` is the model that it has the first layers of.
 
     Returns
     -------
-    compiled, piece, totals
-        The program, its execution, and what memories count for the whole run only.
+    compiled, piece, executed
+        The compiled program, its execution cut by kernels, and as a whole.
     """
     system = spec.system
     compiled = compile_graph(
@@ -112,36 +110,9 @@ def simulate_graph(
         ideal_memory=memory is not None,
         whole=whole,
     )
-    check_program(compiled.program)
-    target = Target(system, peak_bytes_per_s(system), spec.compiler.max_cores)
-    kernel = memory or build_memory(
-        system, target, spec.simulation.fidelity, jumps=spec.simulation.jumps
-    )
-    execution = Machine(compiled.program, kernel).run()
-    if is_hazard_check_due(spec.simulation.check_hazards, len(compiled.program)):
-        check_run_hazards(compiled.program, execution)
-    piece = Piece(compiled.program, execution, rates_of(system, target))
-    return compiled, piece, memory_totals(compiled.program, kernel, target)
-
-
-def is_hazard_check_due(setting: HazardCheck, commands: int) -> bool:
-    """Whether `simulation.check_hazards` asks for the check of a run of so many commands."""
-    return setting is HazardCheck.ON or (setting is HazardCheck.AUTO and commands <= _SMALL)
-
-
-def memory_totals(program: Program, kernel: MemoryKernel, target: Target) -> Tally:
-    """What memories count for the whole run only, not per command."""
-    counts: dict[Key, int] = {}
-    for space in program.spaces:
-        if space.memory < 0:
-            continue
-        found = kernel.memory_counters(space.memory)
-        if space.kind == "dram":
-            counts["memory", space.name, "refreshes"] = found["refreshes"]
-        else:
-            waited = found.get("conflict_cycles", 0) * target.period_ps
-            counts["sram", space.name, "conflict_ps"] = int(waited)
-    return Tally(counts)
+    executed = run(compiled.program, spec, memory)
+    piece = Piece(executed.program, executed.execution, rates_of(system, target_of(spec)))
+    return compiled, piece, executed
 
 
 def rates_of(system: SystemConfig, target: Target) -> Rates:
@@ -163,28 +134,38 @@ def _units_to_simulate(units: int, window: int) -> int:
     return least + max(units - least, 0) % window
 
 
-def _whole(source: GraphSource, spec: RunSpec, graph: OperatorGraph) -> Simulated:
-    compiled, piece, totals = simulate_graph(
+def _whole(source: GraphSource, spec: RunSpec, graph: OperatorGraph, run: Execute) -> Simulated:
+    compiled, piece, executed = simulate_graph(
         graph,
         spec,
         cached_tokens=source.cached_tokens,
         kv_capacity_tokens=source.kv_capacity_tokens,
+        run=run,
     )
-    tally = piece.tally(0, piece.num_kernels).plus(totals)
-    return Simulated(tally, piece, compiled, graph, _bound(graph, spec))
+    tally = piece.tally(0, piece.num_kernels).plus(executed.totals)
+    bound_ps = _bound(graph, spec, executed)
+    return Simulated(
+        tally, piece, compiled, graph, bound_ps, is_memory_ideal=executed.is_memory_ideal
+    )
 
 
 def _folded(
-    source: GraphSource, spec: RunSpec, model: OperatorGraph, window: int, simulated_units: int
+    source: GraphSource,
+    spec: RunSpec,
+    model: OperatorGraph,
+    window: int,
+    simulated_units: int,
+    run: Execute,
 ) -> tuple[Simulated, float]:
     simulated_layers = source.prefix_layers + simulated_units * source.unit_layers
     graph = source.build(simulated_layers)
-    compiled, piece, totals = simulate_graph(
+    compiled, piece, executed = simulate_graph(
         graph,
         spec,
         cached_tokens=source.cached_tokens,
         kv_capacity_tokens=source.kv_capacity_tokens,
         whole=model,
+        run=run,
     )
     borders = _unit_borders(piece, source)
     first, last = borders[_WARM_UP_UNITS], borders[_WARM_UP_UNITS + window]
@@ -207,11 +188,14 @@ def _folded(
     steady_totals = Tally(
         {
             key: count * steady["phase", "elapsed_ps"] // whole["phase", "elapsed_ps"]
-            for key, count in totals.counts.items()
+            for key, count in executed.totals.counts.items()
         }
     )
-    total = whole.plus(totals).plus(steady, repeats).plus(steady_totals, repeats)
-    simulated = Simulated(total, piece, compiled, graph, _bound(model, spec), (note,))
+    total = whole.plus(executed.totals).plus(steady, repeats).plus(steady_totals, repeats)
+    bound_ps = _bound(model, spec, executed)
+    simulated = Simulated(
+        total, piece, compiled, graph, bound_ps, (note,), executed.is_memory_ideal
+    )
     return simulated, error
 
 
@@ -232,6 +216,9 @@ def _relative_error(times: list[int]) -> float:
     return float((variance / len(times)) ** 0.5 / mean) if mean else 0.0
 
 
-def _bound(graph: OperatorGraph, spec: RunSpec) -> int:
+def _bound(graph: OperatorGraph, spec: RunSpec, executed: Executed) -> int:
+    """Closed-form bound; none where a cost was taken away."""
+    if executed.is_ideal:
+        return 0
     peaks = peak_bytes_per_s(spec.system)
     return phase_bound_ps(graph, spec.system, spec.compiler, peaks).elapsed_ps

@@ -21,6 +21,7 @@ from npusim.simulation.approximations import model_approximations, pattern_appro
 from npusim.simulation.arguments import check_workload, settings_of, system_of
 from npusim.simulation.closed_form import closed_form_record, closed_form_tally
 from npusim.simulation.decode import estimate_decode
+from npusim.simulation.execute import execute
 from npusim.simulation.footprint import check_footprint, footprint_bytes
 from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import GraphSource, Simulated, simulate_source
@@ -33,6 +34,7 @@ from npusim.workload.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from npusim.simulation.execute import Execute
     from npusim.simulation.workloads import AnyWorkload
     from npusim.workload.graph import OperatorGraph
 
@@ -56,7 +58,9 @@ class NoProgress:
         """Do nothing."""
 
 
-def simulate_run(spec: RunSpec, progress: Progress | None = None) -> RunResult:
+def simulate_run(
+    spec: RunSpec, progress: Progress | None = None, run: Execute = execute
+) -> RunResult:
     """Simulate the phases of a run.
 
     Parameters
@@ -65,6 +69,8 @@ def simulate_run(spec: RunSpec, progress: Progress | None = None) -> RunResult:
         System, workload, compiler and simulation settings.
     progress : Progress, optional
         Told how far the run is.
+    run : Execute, optional
+        What executes the programs; studies vary it.
 
     Raises
     ------
@@ -73,7 +79,7 @@ def simulate_run(spec: RunSpec, progress: Progress | None = None) -> RunResult:
     SimulationError
         If a simulation broke one of its invariants.
     """
-    return _Run(spec, workload_of(spec), progress).run()
+    return _Run(spec, workload_of(spec), progress, run).run()
 
 
 def simulate(
@@ -188,12 +194,19 @@ class _Steps:
 class _Run:
     """Phases of one run and what they share."""
 
-    def __init__(self, spec: RunSpec, workload: AnyWorkload, progress: Progress | None) -> None:
-        self._spec, self._workload = spec, workload
+    def __init__(
+        self,
+        spec: RunSpec,
+        workload: AnyWorkload,
+        progress: Progress | None,
+        run: Execute = execute,
+    ) -> None:
+        self._spec, self._workload, self._execute = spec, workload, run
         self._progress = progress or NoProgress()
         self._executor = executor_of(spec.simulation)
         check_capacity(spec.system)
         self._digests: list[str] = []
+        self._is_memory_ideal = False
 
     def run(self) -> RunResult:
         """Both phases, as the workload has them."""
@@ -219,6 +232,7 @@ class _Run:
             phases=phases,
             wall_s=time.perf_counter() - started,
             spec=spec,
+            is_memory_ideal=self._is_memory_ideal,
         )
 
     def phase_names(self) -> list[str]:
@@ -322,8 +336,9 @@ class _Run:
         )
 
     def _simulate(self, source: GraphSource) -> Simulated:
-        simulated = simulate_source(source, self._spec)
+        simulated = simulate_source(source, self._spec, self._execute)
         self._digests.append(simulated.compiled.program.digest())
+        self._is_memory_ideal |= simulated.is_memory_ideal
         return simulated
 
     def _record(
@@ -340,6 +355,7 @@ class _Run:
             steps=sum(weight for _, weight in pieces),
             bound_ps=sum(piece.bound_ps * weight for piece, weight in pieces),
             footprint_bytes=self._footprint(pieces[-1][0]),
+            is_memory_ideal=pieces[0][0].is_memory_ideal,
             approximations=(
                 *notes,
                 *folding.values(),

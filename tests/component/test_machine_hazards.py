@@ -12,8 +12,8 @@ from npusim.engine import FixedLatencyMemory
 from npusim.errors import HazardError
 from npusim.machine import Machine, check_run_hazards, find_hazards
 from npusim.program import Command, EdgeKind, Opcode, Program, Region
-from npusim.simulation import phase, simulate_operator
-from npusim.simulation.phase import is_hazard_check_due
+from npusim.simulation import execute, phase, simulate_operator
+from npusim.simulation.execute import is_hazard_check_due
 from tests.component.test_machine_support import (
     PAD,
     SPACES,
@@ -176,7 +176,7 @@ def test_a_compiled_operator_whose_run_has_a_hazard_is_refused(monkeypatch):
         return dataclasses.replace(compiled, program=forgetful(compiled.program))
 
     monkeypatch.setattr(phase, "compile_graph", broken)
-    monkeypatch.setattr(phase, "check_program", lambda _: None)
+    monkeypatch.setattr(execute, "check_program", lambda _: None)
     simulate_operator("edge-npu", "matmul", "64x256x256", simulation={"check_hazards": "off"})
     with pytest.raises(HazardError, match=r"MATMUL: a read starts when .*LOAD ends at"):
         simulate_operator("edge-npu", "matmul", "64x256x256")
