@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from npusim.errors import NpusimError
     from npusim.explore.sweep import sweep
     from npusim.explore.table import load_sweep
+    from npusim.explore.whatif import whatif
     from npusim.results.loading import load_result
     from npusim.results.operator import OperatorResult
     from npusim.results.run import RunResult
@@ -51,6 +52,7 @@ __all__ = [
     "simulate_run",
     "sweep",
     "transformer",
+    "whatif",
 ]
 
 _HOMES = {
@@ -71,6 +73,7 @@ _HOMES = {
     "simulate_run": "npusim.simulation",
     "sweep": "npusim.explore.sweep",
     "transformer": "npusim.workload.workload",
+    "whatif": "npusim.explore.whatif",
 }
 
 

@@ -30,6 +30,7 @@ from npusim.cli.run import run
 from npusim.cli.sweep import sweep
 from npusim.cli.trace import import_, trace
 from npusim.cli.validate import calibrate, validate
+from npusim.cli.whatif import whatif
 from npusim.errors import ConfigError, NpusimError, SimulationError
 from npusim.paths import ENV_CONFIG_PATH
 
@@ -67,6 +68,7 @@ app.command("import")(import_)
 app.add_typer(requests)
 app.add_typer(memory)
 app.command("sweep")(sweep)
+app.command("whatif")(whatif)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)
 

@@ -139,4 +139,13 @@ Out = Annotated[
         help="Write result.json, Parquet tables and timeline.html there.",
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        parser=at_least(1),
+        metavar="N",
+        help="Worker processes. Default: one per CPU.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]

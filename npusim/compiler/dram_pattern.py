@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npusim.config.dram_rate import dram_entry
 from npusim.config.dram_table import dram_table
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class DramPattern:
     @classmethod
     def of(cls, spec: DramSpec, bytes_per_s: float) -> DramPattern:
         """Pattern costs of a DRAM behind a path of a peak rate."""
-        standard: dict[str, Any] = dram_table()["devices"][spec.standard]
+        standard = dram_entry(spec)
         organisation, timing = standard["organisation"], standard["timing_nCK"]
         ticks = dram_table()["commands"][standard["standard"]]["ticks_per_clock"]
         clock_ps = Fraction(str(standard["cycle_ps"])) * int(ticks)

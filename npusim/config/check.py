@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from npusim.config.document import Path, dotted, leaves, value_at
+from npusim.config.dram_rate import dram_entry
 from npusim.config.dram_table import dram_table
 from npusim.config.fields import FieldType
 from npusim.config.memory import DramSpec, RefreshMode
@@ -94,8 +95,7 @@ def _standard(path: str, dram: DramSpec) -> dict[str, Any]:
     if dram.standard not in devices:
         hint = nearest(dram.standard, devices)
         raise ConfigError(f"{path}.standard", "no such DRAM standard", dram.standard, hint)
-    entry: dict[str, Any] = devices[dram.standard]
-    return entry
+    return dram_entry(dram)
 
 
 def _channel_bytes(standard: dict[str, Any]) -> int:

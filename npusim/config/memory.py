@@ -59,6 +59,8 @@ class DramSpec(Spec):
 
     standard: str
     """Timings and geometry: an entry of dram_standards.yaml."""
+    data_rate_hz: PositiveInt | None = None
+    """Transfers per second and pin; None: those of the standard."""
     channels: PositiveInt
     """Independent channels of the width the standard gives; a power of two."""
     ranks: PositiveInt

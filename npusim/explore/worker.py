@@ -10,32 +10,46 @@ import struct
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from typing import IO, TYPE_CHECKING, Any
 
 from npusim.errors import NpusimError
 
 if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec
+    from npusim.simulation.memo import Memo
+    from npusim.workload.workload import Workload
 
 _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One point to compute."""
+    """One point to compute.
+
+    Attributes
+    ----------
+    ideal : str or None
+        Cost to take away, by its name in `npusim.simulation.ideal`.
+    workload : Workload, optional
+        What `run.workload` describes, where files do not.
+    """
 
     key: str
     run: RunSpec
+    ideal: str | None = None
+    workload: Workload | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a point: its metrics, or why there are none."""
+    """What became of a point: its metrics and the hash of its programs, or why there are none."""
 
     key: str
     metrics: dict[str, int | float | None] = field(default_factory=dict)
     error: str | None = None
     cpu_s: float = 0.0
+    program: str | None = None
 
 
 def send(stream: IO[bytes], message: object) -> None:
@@ -69,16 +83,28 @@ def compute(task: Task) -> Outcome:
     # numba and pandas are slow to load, and only workers need them
     from npusim.explore.metrics import metrics_of
     from npusim.simulation import simulate_run
+    from npusim.simulation.ideal import ideal_of
 
     started = time.process_time()
     try:
-        metrics = metrics_of(simulate_run(task.run))
+        run = _memo() if task.ideal is None else ideal_of(task.ideal)
+        result = simulate_run(task.run, run=run, workload=task.workload)
+        metrics = metrics_of(result)
     except NpusimError as error:
         return Outcome(task.key, {}, str(error), time.process_time() - started)
     except Exception as error:  # noqa: BLE001 - one broken point must not stop the others
         text = f"{type(error).__name__}: {error}"
         return Outcome(task.key, {}, text, time.process_time() - started)
-    return Outcome(task.key, metrics, None, time.process_time() - started)
+    seconds = time.process_time() - started
+    return Outcome(task.key, metrics, None, seconds, result.hashes["program"])
+
+
+@cache
+def _memo() -> Memo:
+    """Executions of this process."""
+    from npusim.simulation.memo import Memo  # numba is slow to load
+
+    return Memo()
 
 
 def serve() -> None:

@@ -6,13 +6,48 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from npusim.config.compiler import CompilerConfig
 from npusim.config.loader import load_system
+from npusim.config.run_spec import RunSpec, SimulationConfig, WorkloadConfig
 from npusim.config.spec import Spec
 from npusim.config.system import SystemConfig
 from npusim.errors import ConfigError
+from npusim.simulation.workloads import pattern_settings
 from npusim.workload.workload import Workload
 
 Settings = TypeVar("Settings", bound=Spec)
+
+
+def spec_of(
+    system: SystemConfig | str,
+    workload: Workload,
+    compiler: CompilerConfig | Mapping[str, object] | None,
+    simulation: SimulationConfig | Mapping[str, object] | None,
+) -> RunSpec:
+    """Specification of a run from Python's arguments.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is wrong.
+    """
+    check_workload(workload)
+    return RunSpec(
+        system=system_of(system),
+        workload=WorkloadConfig(
+            model=workload.model.name,
+            prompt_len=workload.prompt_len,
+            context_len=workload.context_len,
+            generate_len=workload.generate_len,
+            batch=workload.batch,
+            quant=workload.quant.name,
+            kv_dtype=workload.kv_dtype,
+            expert_routing=workload.routing.text,
+            **pattern_settings(workload),
+        ),
+        compiler=settings_of(CompilerConfig, compiler, "compiler"),
+        simulation=settings_of(SimulationConfig, simulation, "simulation"),
+    )
 
 
 def check_workload(workload: object) -> None:

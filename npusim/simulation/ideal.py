@@ -65,7 +65,7 @@ class Ideal:
         return replace(executed, is_ideal=True, is_memory_ideal=self.is_memory_free)
 
 
-def ideal(name: str) -> Ideal:
+def ideal_of(name: str) -> Ideal:
     """Bound by its name; ConfigError for an unknown one."""
     if name not in IDEALS:
         raise ConfigError(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str, str]
 
-#: commands of the executions kept at most, about 100 bytes each
-MAX_COMMANDS = 2_000_000
+#: commands of the executions kept at most, about half a kilobyte each
+MAX_COMMANDS = 400_000
 
 
 class Memo:
@@ -47,6 +47,9 @@ class Memo:
         while len(self._found) > 1 and self._commands() > self._max_commands:
             self._found.popitem(last=False)
         return self._found[key]
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def _commands(self) -> int:
         return sum(len(executed.program) for executed in self._found.values())

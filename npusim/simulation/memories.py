@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from npusim.config.dram_rate import dram_entry
+from npusim.config.dram_table import dram_table
 from npusim.config.memory import WritePolicy
 from npusim.config.run_spec import Fidelity
 from npusim.errors import ConfigError
-from npusim.memory.dram.timing import load_dram_device
+from npusim.memory.dram.timing import DramDevice, load_dram_device, parse_device
 from npusim.memory.specs import BusConfig, DramConfig, PortConfig, SramConfig
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ def check_capacity(system: SystemConfig) -> None:
         With the capacity that the standard, channels and ranks give.
     """
     for name, spec in system.memories.items():
-        device = load_dram_device(spec.standard)
+        device = _device(spec)
         built = device.channel_bytes * spec.channels * spec.ranks
         if spec.capacity_bytes > built:
             raise ConfigError(
@@ -121,8 +124,17 @@ def memory_configs(
     return list(zip(reached, buses, first, strict=True))
 
 
+@cache
+def _device(spec: DramSpec) -> DramDevice:
+    """The device of a memory, with its pins at the memory's rate."""
+    if spec.data_rate_hz is None:
+        return load_dram_device(spec.standard)
+    name = f"{spec.standard} at {spec.data_rate_hz} transfers/s"
+    return parse_device(name, dram_entry(spec), dram_table()["commands"])
+
+
 def _dram_peak(spec: DramSpec) -> int:
-    device = load_dram_device(spec.standard)
+    device = _device(spec)
     return int(device.channel_peak_bytes_per_s * spec.channels)
 
 
@@ -198,7 +210,7 @@ def _memories(system: SystemConfig, target: Target) -> list[DramConfig | SramCon
     memories: list[DramConfig | SramConfig] = [
         DramConfig(
             name=name,
-            device=load_dram_device(spec.standard),
+            device=_device(spec),
             channels=spec.channels,
             ranks=spec.ranks,
             capacity_bytes=spec.capacity_bytes,

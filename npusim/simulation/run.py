@@ -11,14 +11,14 @@ from npusim._version import __version__
 from npusim.compiler.compile import compile_graph
 from npusim.config.compiler import CompilerConfig
 from npusim.config.hashing import spec_hash
-from npusim.config.run_spec import Executor, Fidelity, RunSpec, SimulationConfig, WorkloadConfig
+from npusim.config.run_spec import Executor, Fidelity, RunSpec, SimulationConfig
 from npusim.config.system import SystemConfig
 from npusim.errors import ConfigError
 from npusim.program import Program
 from npusim.results.records import Approximation, PhaseRecord
 from npusim.results.run import RunResult
 from npusim.simulation.approximations import model_approximations, pattern_approximations
-from npusim.simulation.arguments import check_workload, settings_of, system_of
+from npusim.simulation.arguments import spec_of
 from npusim.simulation.closed_form import closed_form_record, closed_form_tally
 from npusim.simulation.decode import estimate_decode
 from npusim.simulation.execute import execute
@@ -27,7 +27,7 @@ from npusim.simulation.memories import check_capacity, peak_bytes_per_s
 from npusim.simulation.phase import GraphSource, Simulated, simulate_source
 from npusim.simulation.records import PhaseFacts, phase_record
 from npusim.simulation.tally import weighted_sum
-from npusim.simulation.workloads import pattern_settings, workload_facts, workload_of
+from npusim.simulation.workloads import workload_facts, workload_of
 from npusim.workload.operator import Phase
 from npusim.workload.workload import Workload
 
@@ -59,7 +59,10 @@ class NoProgress:
 
 
 def simulate_run(
-    spec: RunSpec, progress: Progress | None = None, run: Execute = execute
+    spec: RunSpec,
+    progress: Progress | None = None,
+    run: Execute = execute,
+    workload: AnyWorkload | None = None,
 ) -> RunResult:
     """Simulate the phases of a run.
 
@@ -71,6 +74,8 @@ def simulate_run(
         Told how far the run is.
     run : Execute, optional
         What executes the programs; studies vary it.
+    workload : Workload or TraceWorkload, optional
+        What `spec.workload` describes, where it is at hand; read from its files otherwise.
 
     Raises
     ------
@@ -79,7 +84,7 @@ def simulate_run(
     SimulationError
         If a simulation broke one of its invariants.
     """
-    return _Run(spec, workload_of(spec), progress, run).run()
+    return _Run(spec, workload or workload_of(spec), progress, run).run()
 
 
 def simulate(
@@ -105,23 +110,7 @@ def simulate(
     NpusimError
         If an argument is wrong, or the run cannot start.
     """
-    check_workload(workload)
-    spec = RunSpec(
-        system=system_of(system),
-        workload=WorkloadConfig(
-            model=workload.model.name,
-            prompt_len=workload.prompt_len,
-            context_len=workload.context_len,
-            generate_len=workload.generate_len,
-            batch=workload.batch,
-            quant=workload.quant.name,
-            kv_dtype=workload.kv_dtype,
-            expert_routing=workload.routing.text,
-            **pattern_settings(workload),
-        ),
-        compiler=settings_of(CompilerConfig, compiler, "compiler"),
-        simulation=settings_of(SimulationConfig, simulation, "simulation"),
-    )
+    spec = spec_of(system, workload, compiler, simulation)
     return _Run(spec, workload, None).run()
 
 
