@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
-from npusim.config.run_spec import PATTERN_KEYS, RunSpec, WorkloadConfig
+from npusim.config.run_spec import PATTERN_KEYS, RunSpec
 from npusim.config.spec import Spec
 from npusim.config.system import SystemConfig
 
+#: keys younger than the first published hashes, which stay as they are while these are not set
+_YOUNG = frozenset({*PATTERN_KEYS, "data_rate_hz"})
 _PROVENANCE = {"description", "sources", "calibration"}
 
 
@@ -32,10 +35,13 @@ def spec_hash(spec: Spec) -> str:
     elif isinstance(spec, RunSpec):
         exclude = {"system": _PROVENANCE}
     data = spec.model_dump(mode="json", exclude=exclude)
-    if isinstance(spec, (WorkloadConfig, RunSpec)):
-        workload = data["workload"] if isinstance(spec, RunSpec) else data
-        for key in PATTERN_KEYS:  # younger than the first hashes, which stay while none is set
-            if workload[key] is None:
-                del workload[key]
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_without_unset(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_unset(data: Any) -> Any:
+    """The data without young keys that are not set."""
+    if not isinstance(data, dict):
+        return data
+    kept = ((key, value) for key, value in data.items() if value is not None or key not in _YOUNG)
+    return {key: _without_unset(value) for key, value in kept}
