@@ -21,6 +21,7 @@ from npusim.cli.check import check, schema
 from npusim.cli.compare import compare
 from npusim.cli.explain import explain
 from npusim.cli.explain_program import explain_program
+from npusim.cli.export import export
 from npusim.cli.inspect import inspect
 from npusim.cli.memory import app as memory
 from npusim.cli.op import op
@@ -61,6 +62,7 @@ app.command("check")(check)
 app.command("schema")(schema)
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("export")(export)
 app.command("explain-program")(explain_program)
 app.command("inspect")(inspect)
 app.command("trace")(trace)

@@ -182,6 +182,26 @@ class SpanTable:
         return len(self.engine)
 
 
+#: why a command waits for another one, by code
+FLOW_KINDS = ("data", "buffer_free", "barrier", "launch", "order")
+
+
+@dataclass(frozen=True)
+class FlowTable:
+    """Edges between commands with recorded spans, struct-of-arrays, by consumer.
+
+    `producer` and `consumer` are rows of the phase's `SpanTable`; `kind` indexes `FLOW_KINDS`. An
+    edge with an end outside the recording is left out.
+    """
+
+    producer: NDArray[np.int32]
+    consumer: NDArray[np.int32]
+    kind: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.producer)
+
+
 @dataclass(frozen=True)
 class PhaseRecord:
     """One phase (prefill, decode or a single operator) as raw integers.
@@ -216,3 +236,6 @@ class PhaseRecord:
     log: tuple[str, ...] = field(default=())
     tiers: tuple[TierRecord, ...] = ()  # nearest first; empty if nothing was read from memory
     stage_times: tuple[StageTimeRecord, ...] = ()  # empty if no engines were simulated
+    flows: FlowTable | None = None  # between `spans`
+    #: (scratchpad, bin_ps, most bytes held at once in each bin)
+    occupancy: tuple[tuple[str, int, NDArray[np.int64]], ...] = ()
