@@ -66,8 +66,10 @@ def _print(found: Explanation, console: Console) -> None:
     from npusim.cli.show_run import print_rows, print_table
     from npusim.report.explain_tables import (
         OPERATOR_HEADINGS,
+        ROOFLINE_HEADINGS,
         bound_line,
         operator_rows,
+        roofline_rows,
         tree_headings,
         tree_rows,
     )
@@ -84,4 +86,6 @@ def _print(found: Explanation, console: Console) -> None:
             console.print(f"stage {tree.stage}", markup=False)
         print_rows(tree_headings(tree), tree_rows(tree), console)
     print_rows(OPERATOR_HEADINGS, operator_rows(found), console)
+    roofline = found.roofline
+    print_rows(ROOFLINE_HEADINGS, roofline_rows(roofline, roofline.tightest()), console)
     print_table("memories", memory_rows(found.record), console)

@@ -22,6 +22,8 @@ class StageRecord:
     bound_by: str  # compute, vector, dram, sram, bus, launch or sync
     launch_ps: int  # part of elapsed_ps in which the stage waited for a launch
     kernels: int
+    scratchpad_bytes: int = 0  # read by compute engines
+    shared_sram_bytes: int = 0  # read from the shared SRAM; of a cache, those that hit
 
 
 #: what an engine does besides waiting for a cause; see `StageTimeRecord`

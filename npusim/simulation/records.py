@@ -109,6 +109,8 @@ def _stages(tally: Tally) -> tuple[StageRecord, ...]:
             bound_by=_bound_by(tally, stage),
             launch_ps=tally["stage", stage, "launch_ps"],
             kernels=tally["stage", stage, "kernels"],
+            scratchpad_bytes=tally["stage", stage, "scratchpad_bytes"],
+            shared_sram_bytes=tally["stage", stage, "shared_sram_bytes"],
         )
         for stage in tally.names("stage")
     )
