@@ -68,7 +68,6 @@ def test_at_the_ridge_compute_is_the_limit():
     found = roofline(replace(tiny_phase(), stages=(stage,), memories=(memory,)))
     assert found.limit(found.points[0]) == "compute"
     stage = replace(stage, dram_bytes=31)
-    assert roofline(replace(tiny_phase(), stages=(stage,))).limit is not None
     found = roofline(replace(tiny_phase(), stages=(stage,)))
     assert found.limit(found.points[0]) == "dram"
 
@@ -145,14 +144,5 @@ def test_the_command_shows_the_roofline(capsys, tmp_path):
     assert len(shown["points"]) == 4
     assert main(["explain", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    row = next(line for line in out.splitlines() if " 125 " in line or "scratchpad" in line)
-    assert row.split() == [
-        "attention",
-        "scratchpad",
-        "0.5",
-        "100",
-        "100",
-        "100.0",
-        "%",
-        "scratchpad",
-    ]
+    rows = [line.split() for line in out.splitlines()]
+    assert "attention scratchpad 0.5 100 100 100.0 % scratchpad".split() in rows
