@@ -145,4 +145,4 @@ def test_the_command_shows_the_roofline(capsys, tmp_path):
     assert main(["explain", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines()]
-    assert "attention scratchpad 0.5 100 100 100.0 % scratchpad".split() in rows
+    assert ["attention", "scratchpad", "0.5", "100", "100", "100.0", "%", "scratchpad"] in rows
