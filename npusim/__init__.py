@@ -103,5 +103,13 @@ def _export(result: Any, format_name: str, path: Any, phase: str | None) -> Any:
     return export_result(result, format_name, path, phase)
 
 
+def _report(result: Any, path: Any) -> None:
+    """Page about a result, written by the report package."""
+    from npusim.report.run_page import write_report  # plotly is slow to load
+
+    write_report(result, path)
+
+
 register_view("timeline", _draw_timeline)
 register_view("export", _export)
+register_view("report", _report)

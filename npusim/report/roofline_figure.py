@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from plotly.graph_objects import Figure, Scatter
 
-from npusim.report.page import plain_layout
+from npusim.report.page import plain_layout, plain_text
 from npusim.report.palette import line_color, stage_color
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def _stages(found: Roofline) -> Iterator[Scatter]:
             x=[point.intensity_flops_per_byte for point in points],
             y=[point.achieved_flops_per_s / _GIGA for point in points],
             mode="markers",
-            name=stage,
+            name=plain_text(stage),
             customdata=[
-                [stage, point.level, found.reached_frac(point), found.limit(point)]
+                [plain_text(stage), point.level, found.reached_frac(point), found.limit(point)]
                 for point in points
             ],
             hovertemplate=_HOVER,

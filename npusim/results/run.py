@@ -308,6 +308,10 @@ class RunResult:
         written: tuple[str, ...] = view_named("export")(self, format_name, path, phase)
         return written
 
+    def report(self, path: Path | str) -> None:
+        """Write one HTML page about the run; see `npusim.report.run_page.write_report`."""
+        view_named("report")(self, path)
+
     def save(self, directory: Path | str) -> Path:
         """Write result.json, run_spec.json and one Parquet file per table; see `save_result`."""
         from npusim.results.saving import save_result  # it needs pyarrow, which is slow to load

@@ -1,8 +1,8 @@
 """Drawings and exports of a result, which live in a package above it.
 
-`RunResult.timeline()` and `.export()` are methods people expect, while `npusim.report` works on
-results and may not be imported by them. So the package root, which knows both, hands its functions
-down.
+`RunResult.timeline()`, `.export()` and `.report()` are methods people expect, while `npusim.report`
+works on results and may not be imported by them. So the package root, which knows both, hands its
+functions down.
 """
 
 from __future__ import annotations
