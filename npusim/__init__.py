@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from npusim._version import __version__
-from npusim.results.views import register_timeline_view
+from npusim.results.views import register_view
 
 if TYPE_CHECKING:
     from npusim.config.compiler import CompilerConfig
@@ -96,4 +96,20 @@ def _draw_timeline(result: Any, phase: str | None) -> Any:
     return result_figure(result, phase)
 
 
-register_timeline_view(_draw_timeline)
+def _export(result: Any, format_name: str, path: Any, phase: str | None) -> Any:
+    """Files for other tools, written by the report package."""
+    from npusim.report.export import export_result  # pyarrow is slow to load
+
+    return export_result(result, format_name, path, phase)
+
+
+def _report(result: Any, path: Any) -> None:
+    """Page about a result, written by the report package."""
+    from npusim.report.run_page import write_report  # plotly is slow to load
+
+    write_report(result, path)
+
+
+register_view("timeline", _draw_timeline)
+register_view("export", _export)
+register_view("report", _report)

@@ -21,10 +21,12 @@ from npusim.cli.check import check, schema
 from npusim.cli.compare import compare
 from npusim.cli.explain import explain
 from npusim.cli.explain_program import explain_program
+from npusim.cli.export import export
 from npusim.cli.inspect import inspect
 from npusim.cli.memory import app as memory
 from npusim.cli.op import op
 from npusim.cli.output import complain
+from npusim.cli.report import report
 from npusim.cli.requests import app as requests
 from npusim.cli.run import run
 from npusim.cli.sweep import sweep
@@ -62,6 +64,8 @@ app.command("check")(check)
 app.command("schema")(schema)
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("report")(report)
+app.command("export")(export)
 app.command("explain-program")(explain_program)
 app.command("inspect")(inspect)
 app.command("trace")(trace)

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from npusim.errors import ResultError
+from npusim.insight.settings import leaves
 from npusim.insight.stall_tree import FAMILIES, stall_tree
 from npusim.results.records import BUSY, IDLE
 from npusim.results.tables import Table
@@ -166,23 +167,14 @@ def compare(runs: Mapping[str, RunResult]) -> Comparison:
 
 def changed_settings(specs: Sequence[RunSpec]) -> tuple[Setting, ...]:
     """Leaves of the specifications that differ, in the order of the first that has them."""
-    flat = [dict(_leaves(spec.model_dump(mode="json"))) for spec in specs]
-    paths = dict.fromkeys(path for leaves in flat for path in leaves)
-    rows = (Setting(p, tuple(leaves.get(p, _ABSENT) for leaves in flat)) for p in paths)
+    flat = [dict(leaves(spec.model_dump(mode="json"))) for spec in specs]
+    paths = dict.fromkeys(path for own in flat for path in own)
+    rows = (Setting(p, tuple(own.get(p, _ABSENT) for own in flat)) for p in paths)
     return tuple(
         row
         for row in rows
         if not row.path.startswith(_NOT_SETTINGS) and len(set(map(repr, row.values))) > 1
     )
-
-
-def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted paths of everything that is no mapping; lists are values."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, data
 
 
 def _of_runs(results: Sequence[RunResult]) -> Iterator[Difference]:

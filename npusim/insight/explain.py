@@ -1,4 +1,4 @@
-"""Why a phase took as long as it did: bound, stall trees, operators, bytes, findings."""
+"""Why a phase took as long as it did: bound, stall trees, roofline, operators, bytes, findings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from npusim.insight.findings import bound_shares, findings
+from npusim.insight.roofline import roofline
 from npusim.insight.stall_tree import stage_stall_trees, stall_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from npusim.config.run_spec import RunSpec
     from npusim.insight.findings import Finding
+    from npusim.insight.roofline import Roofline
     from npusim.insight.stall_tree import StallTree
     from npusim.results.records import OperatorRecord, PhaseRecord
     from npusim.results.run import RunResult
@@ -33,6 +36,8 @@ class Explanation:
         Of the phase or of the stage asked for; None if no engines were simulated.
     stages : Mapping[str, StallTree]
         The same by stage.
+    roofline : Roofline
+        What the stages reached and what compute and memories allow.
     operators : tuple[OperatorRecord, ...]
         Those of the simulated program with the longest exclusive time.
     findings : tuple[Finding, ...]
@@ -43,6 +48,7 @@ class Explanation:
     bound_by: Mapping[str, int]
     tree: StallTree | None
     stages: Mapping[str, StallTree]
+    roofline: Roofline
     operators: tuple[OperatorRecord, ...]
     findings: tuple[Finding, ...]
 
@@ -61,6 +67,7 @@ class Explanation:
             "findings": [asdict(finding) for finding in self.findings],
             "stall_tree": None if self.tree is None else self.tree.summary(),
             "stage_stall_trees": [tree.summary() for tree in self.stages.values()],
+            "roofline": self.roofline.summary(),
             "top_operators": [asdict(operator) for operator in self.operators],
             "memories": [
                 {
@@ -100,10 +107,12 @@ def explain(
         If the phase did not run or has no such stage.
     """
     records = result.phases.values() if phase is None else (result.phase(phase),)
-    return tuple(explain_phase(record, stage) for record in records)
+    return tuple(explain_phase(record, stage, result.spec) for record in records)
 
 
-def explain_phase(record: PhaseRecord, stage: str | None = None) -> Explanation:
+def explain_phase(
+    record: PhaseRecord, stage: str | None = None, spec: RunSpec | None = None
+) -> Explanation:
     """Explain one phase; a stage chooses whose stall tree and operators."""
     own = [item for item in record.operators if stage in (None, item.stage)]
     operators = sorted(own, key=lambda item: -item.elapsed_ps)[:TOP_OPERATORS]
@@ -113,6 +122,7 @@ def explain_phase(record: PhaseRecord, stage: str | None = None) -> Explanation:
         bound_by=bound_shares(record),
         tree=stall_tree(record, stage) if has_engines else None,
         stages=stage_stall_trees(record) if record.stage_times else {},
+        roofline=roofline(record, spec),
         operators=tuple(operators),
         findings=findings(record),
     )

@@ -8,7 +8,10 @@ from npusim.report.tables import count, percent
 from npusim.units import format_bytes, format_time_ps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from npusim.insight.explain import Explanation
+    from npusim.insight.roofline import Point, Roofline
     from npusim.insight.stall_tree import Node, StallTree
 
 #: heading and whether the column holds numbers
@@ -17,6 +20,10 @@ Headings = tuple[tuple[str, bool], ...]
 OPERATOR_HEADINGS: Headings = (
     *(("operator", False), ("stage", False), ("time", True), ("active", True), ("MACs", True)),
     *(("DRAM bytes", True), ("commands", True)),
+)
+ROOFLINE_HEADINGS: Headings = (
+    *(("roofline", False), ("memory", False), ("FLOP/byte", True), ("GFLOP/s", True)),
+    *(("roof", True), ("reached", True), ("roof of", False)),
 )
 _LEAST_FRAC = 0.0005  # what shows as 0.1 % or more
 #: engines that no data moves through; their waits follow those of the others
@@ -76,4 +83,20 @@ def operator_rows(explanation: Explanation) -> list[tuple[str, ...]]:
             f"{item.commands:,}",
         )
         for item in explanation.operators
+    ]
+
+
+def roofline_rows(found: Roofline, points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """One row per point."""
+    return [
+        (
+            point.stage,
+            point.level,
+            f"{point.intensity_flops_per_byte:.4g}",
+            f"{point.achieved_flops_per_s / 10**9:.4g}",
+            f"{found.attainable_flops_per_s(point) / 10**9:.4g}",
+            percent(found.reached_frac(point)),
+            found.limit(point),
+        )
+        for point in points
     ]

@@ -31,6 +31,8 @@ table { border-collapse: collapse; margin: 0.5em 0; }
 th, td { padding: 0.15em 0.7em; text-align: left; border-bottom: 1px solid #80808040; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td { white-space: pre-wrap; }
+a { color: inherit; }
+summary { cursor: pointer; margin: 0.3em 0; }
 </style>
 </head>
 <body>
@@ -67,6 +69,16 @@ def paragraphs(lines: Sequence[str]) -> str:
 def heading(text: str) -> str:
     """A section's heading."""
     return f"<h2>{html.escape(text)}</h2>"
+
+
+def details(summary: str, content: str) -> str:
+    """HTML behind a line of text that opens it."""
+    return f"<details><summary>{html.escape(summary)}</summary>{content}</details>"
+
+
+def plain_text(text: str) -> str:
+    """Text for a figure, where markup would be drawn as such."""
+    return html.escape(text, quote=False)
 
 
 def table_html(headings: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> str:

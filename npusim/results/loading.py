@@ -28,7 +28,12 @@ from npusim.results.records import (
 )
 from npusim.results.run import SCHEMA_VERSION, RunResult
 from npusim.results.saving import NAMES_KEY, RESULT_FILE, SPEC_FILE, TABLES
-from npusim.results.series import bandwidth_from_rows, spans_from_columns
+from npusim.results.series import (
+    bandwidth_from_rows,
+    flows_from_columns,
+    occupancy_from_rows,
+    spans_from_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,11 +111,14 @@ def _result(
 
 def _phase(name: str, raw: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> PhaseRecord:
     """One phase from its scalars in the summary and its rows in the tables."""
-    rows = {key: _rows_of(name, table) for key, table in tables.items() if key != "spans"}
+    rows = {
+        key: _rows_of(name, table) for key, table in tables.items() if key not in ("spans", "flows")
+    }
     scalars = (
         *("elapsed_ps", "clock", "clock_hz", "bound_ps", "tokens", "steps", "commands"),
         *("kernels", "macs", "peak_macs_per_cycle", "kernels_per_layer"),
     )
+    spans = _spans(name, tables["spans"])
     return PhaseRecord(
         phase=name,
         **{key: raw[key] for key in scalars},
@@ -121,8 +129,10 @@ def _phase(name: str, raw: Mapping[str, Any], tables: Mapping[str, pa.Table]) ->
         sram=_build(SramRecord, _with_conflicts(rows["sram"], rows["sram_conflicts"])),
         barriers=_build(BarrierRecord, rows["barriers"]),
         approximations=_build(Approximation, rows["approximations"]),
-        spans=_spans(name, tables["spans"]),
+        spans=spans,
+        flows=None if spans is None else flows_from_columns(_columns_of(name, tables["flows"])),
         bandwidth=bandwidth_from_rows(rows["bandwidth"]),
+        occupancy=occupancy_from_rows(rows["occupancy"]),
         tiers=_build(TierRecord, rows["tiers"]),
         stage_times=_build(StageTimeRecord, rows["stage_times"]),
         log=tuple(row["line"] for row in rows["log"]),
@@ -168,6 +178,11 @@ def _spans(phase: str, table: pa.Table) -> SpanTable | None:
     names = json.loads((table.schema.metadata or {}).get(NAMES_KEY, b"{}"))
     if phase not in names:
         return None
+    return spans_from_columns(_columns_of(phase, table), names[phase])
+
+
+def _columns_of(phase: str, table: pa.Table) -> dict[str, Sequence[Any]]:
+    """Columns of one phase."""
     where = [found == phase for found in table["phase"].to_pylist()]
     columns: dict[str, Sequence[Any]] = table.filter(pa.array(where, pa.bool_())).to_pydict()
-    return spans_from_columns(columns, names[phase])
+    return columns

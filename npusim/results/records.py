@@ -22,6 +22,8 @@ class StageRecord:
     bound_by: str  # compute, vector, dram, sram, bus, launch or sync
     launch_ps: int  # part of elapsed_ps in which the stage waited for a launch
     kernels: int
+    scratchpad_bytes: int = 0  # read by compute engines
+    shared_sram_bytes: int = 0  # read from the shared SRAM; of a cache, those that hit
 
 
 #: what an engine does besides waiting for a cause; see `StageTimeRecord`
@@ -182,6 +184,26 @@ class SpanTable:
         return len(self.engine)
 
 
+#: why a command waits for another one, by code
+FLOW_KINDS = ("data", "buffer_free", "barrier", "launch", "order")
+
+
+@dataclass(frozen=True)
+class FlowTable:
+    """Edges between commands with recorded spans, struct-of-arrays, by consumer.
+
+    `producer` and `consumer` are rows of the phase's `SpanTable`; `kind` indexes `FLOW_KINDS`. An
+    edge with an end outside the recording is left out.
+    """
+
+    producer: NDArray[np.int32]
+    consumer: NDArray[np.int32]
+    kind: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.producer)
+
+
 @dataclass(frozen=True)
 class PhaseRecord:
     """One phase (prefill, decode or a single operator) as raw integers.
@@ -216,3 +238,6 @@ class PhaseRecord:
     log: tuple[str, ...] = field(default=())
     tiers: tuple[TierRecord, ...] = ()  # nearest first; empty if nothing was read from memory
     stage_times: tuple[StageTimeRecord, ...] = ()  # empty if no engines were simulated
+    flows: FlowTable | None = None  # between `spans`
+    #: (scratchpad, bin_ps, most bytes held at once in each bin)
+    occupancy: tuple[tuple[str, int, NDArray[np.int64]], ...] = ()

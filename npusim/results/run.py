@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from npusim.errors import ResultError, SimulationError, nearest
 from npusim.results.derived import PS_PER_S, mean_step_ps
 from npusim.results.invariants import check_phase
-from npusim.results.series import bandwidth_table, span_table
+from npusim.results.series import bandwidth_table, flow_table, occupancy_table, span_table
 from npusim.results.summary import phase_summary
 from npusim.results.tables import (
     Table,
@@ -30,7 +30,7 @@ from npusim.results.tables import (
     stall_table,
     tier_table,
 )
-from npusim.results.views import timeline_view
+from npusim.results.views import view_named
 from npusim.units import format_time_ps
 
 if TYPE_CHECKING:
@@ -231,9 +231,19 @@ class RunResult:
         return span_table(self.phases)
 
     @property
+    def flows(self) -> Table:
+        """One row per edge between recorded spans, which it names by their row in the phase."""
+        return flow_table(self.phases)
+
+    @property
     def bandwidth(self) -> Table:
         """One row per memory and time bin."""
         return bandwidth_table(self.phases)
+
+    @property
+    def occupancy(self) -> Table:
+        """One row per scratchpad and time bin."""
+        return occupancy_table(self.phases)
 
     @property
     def log(self) -> Table:
@@ -268,7 +278,39 @@ class RunResult:
         ResultError
             If the phase did not run or no spans were recorded.
         """
-        return timeline_view()(self, phase)
+        return view_named("timeline")(self, phase)
+
+    def export(
+        self, format_name: str, path: Path | str, phase: str | None = None
+    ) -> tuple[str, ...]:
+        """Write a trace or all tables for another tool.
+
+        Parameters
+        ----------
+        format_name : str
+            ``perfetto`` or ``chrome`` (a file with the recorded spans), ``csv`` or ``parquet`` (a
+            folder with all tables).
+        path : Path or str
+            File of a trace, folder of tables.
+        phase : str, optional
+            Only this phase.
+
+        Returns
+        -------
+        tuple[str, ...]
+            What is missing from a trace; empty if nothing is.
+
+        Raises
+        ------
+        ResultError
+            If there is no such format or phase, nothing was recorded, or it cannot be written.
+        """
+        written: tuple[str, ...] = view_named("export")(self, format_name, path, phase)
+        return written
+
+    def report(self, path: Path | str) -> None:
+        """Write one HTML page about the run; see `npusim.report.run_page.write_report`."""
+        view_named("report")(self, path)
 
     def save(self, directory: Path | str) -> Path:
         """Write result.json, run_spec.json and one Parquet file per table; see `save_result`."""

@@ -26,7 +26,7 @@ SPEC_FILE = "run_spec.json"
 TABLES = (
     *("stages", "operators", "engines", "stalls", "memories", "sram", "tiers"),
     *("barriers", "sram_conflicts", "stage_times"),
-    *("approximations", "spans", "bandwidth", "log"),
+    *("approximations", "spans", "flows", "bandwidth", "occupancy", "log"),
 )
 #: Parquet metadata: order of span names per phase
 NAMES_KEY = b"npusim"
@@ -64,10 +64,17 @@ def save_result(result: RunResult, directory: Path | str) -> Path:
 
 def _parquet(table: Table, result: RunResult) -> bytes:
     """A table as Parquet; spans also carry the order of their names."""
+    if table.name != "spans":
+        return parquet_bytes(table)
+    names = {p: span_names(r.spans) for p, r in result.phases.items() if r.spans is not None}
+    return parquet_bytes(table, {NAMES_KEY: json.dumps(names)})
+
+
+def parquet_bytes(table: Table, metadata: dict[bytes, str] | None = None) -> bytes:
+    """A table as a Parquet file."""
     arrow = pa.table({name: list(values) for name, values in table.columns.items()})
-    if table.name == "spans":
-        names = {p: span_names(r.spans) for p, r in result.phases.items() if r.spans is not None}
-        arrow = arrow.replace_schema_metadata({NAMES_KEY: json.dumps(names)})
+    if metadata is not None:
+        arrow = arrow.replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     pq.write_table(arrow, sink)
     content: bytes = sink.getvalue().to_pybytes()

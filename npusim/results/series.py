@@ -1,23 +1,22 @@
-"""Tables of what is recorded over time: spans and bandwidth."""
+"""Tables of what is recorded over time: spans, flows, bandwidth, occupancy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npusim.results.records import SpanTable
+from npusim.results.records import FLOW_KINDS, FlowTable, SpanTable
 from npusim.results.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
 
     from npusim.results.records import PhaseRecord
 
-    Bandwidth = tuple[tuple[str, int, NDArray[np.int64]], ...]
+    Series = tuple[tuple[str, int, NDArray[np.int64]], ...]
 
 _SPAN_COLUMNS = ("phase", "engine", "start_ps", "end_ps", "label", "stage", "is_stall", "queue")
 
@@ -38,7 +37,7 @@ def span_table(phases: Mapping[str, PhaseRecord]) -> Table:
     return Table("spans", columns)
 
 
-def _named(names: Sequence[str], index: NDArray[np.int32]) -> list[str | None]:
+def _named(names: Sequence[str], index: NDArray[np.integer[Any]]) -> list[str | None]:
     """Names by index; -1 is None."""
     return [names[i] if i >= 0 else None for i in index.tolist()]
 
@@ -77,27 +76,70 @@ def _indexed(names: Sequence[str], values: Sequence[str | None]) -> NDArray[np.i
     return np.array([index[value] for value in values], dtype=np.int32)
 
 
+def flow_table(phases: Mapping[str, PhaseRecord]) -> Table:
+    """One row per edge; `producer` and `consumer` are rows of the phase's spans."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("phase", "producer", "consumer", "kind")}
+    for phase, record in phases.items():
+        flows = record.flows
+        if flows is None:
+            continue
+        columns["phase"] += [phase] * len(flows)
+        columns["producer"] += flows.producer.tolist()
+        columns["consumer"] += flows.consumer.tolist()
+        columns["kind"] += _named(FLOW_KINDS, flows.kind)
+    return Table("flows", columns)
+
+
+def flows_from_columns(columns: Mapping[str, Sequence[Any]]) -> FlowTable:
+    """The flows of one phase back from the rows of `flow_table`."""
+    return FlowTable(
+        producer=np.asarray(columns["producer"], dtype=np.int32),
+        consumer=np.asarray(columns["consumer"], dtype=np.int32),
+        kind=_indexed(FLOW_KINDS, columns["kind"]).astype(np.int8),
+    )
+
+
 def bandwidth_table(phases: Mapping[str, PhaseRecord]) -> Table:
     """One row per memory and time bin: bytes that moved in the bin."""
+    return _series_table("bandwidth", phases, "memory", "moved_bytes")
+
+
+def occupancy_table(phases: Mapping[str, PhaseRecord]) -> Table:
+    """One row per scratchpad and time bin: most bytes held at once in the bin."""
+    return _series_table("occupancy", phases, "space", "held_bytes")
+
+
+def _series_table(name: str, phases: Mapping[str, PhaseRecord], whose: str, what: str) -> Table:
+    """One row per bin of the series that a phase has by this name."""
     columns: dict[str, list[Any]] = {
-        name: [] for name in ("phase", "memory", "bin_ps", "start_ps", "moved_bytes")
+        column: [] for column in ("phase", whose, "bin_ps", "start_ps", what)
     }
     for phase, record in phases.items():
-        for memory, bin_ps, moved in record.bandwidth:
-            columns["phase"] += [phase] * len(moved)
-            columns["memory"] += [memory] * len(moved)
-            columns["bin_ps"] += [bin_ps] * len(moved)
-            columns["start_ps"] += [bin_ps * i for i in range(len(moved))]
-            columns["moved_bytes"] += moved.tolist()
-    return Table("bandwidth", columns)
+        for item, bin_ps, values in getattr(record, name):
+            columns["phase"] += [phase] * len(values)
+            columns[whose] += [item] * len(values)
+            columns["bin_ps"] += [bin_ps] * len(values)
+            columns["start_ps"] += [bin_ps * i for i in range(len(values))]
+            columns[what] += values.tolist()
+    return Table(name, columns)
 
 
-def bandwidth_from_rows(rows: Sequence[Mapping[str, Any]]) -> Bandwidth:
+def bandwidth_from_rows(rows: Sequence[Mapping[str, Any]]) -> Series:
     """The bandwidth series of one phase back from the rows of `bandwidth_table`."""
+    return _series_from_rows(rows, "memory", "moved_bytes")
+
+
+def occupancy_from_rows(rows: Sequence[Mapping[str, Any]]) -> Series:
+    """The occupancy series of one phase back from the rows of `occupancy_table`."""
+    return _series_from_rows(rows, "space", "held_bytes")
+
+
+def _series_from_rows(rows: Sequence[Mapping[str, Any]], whose: str, what: str) -> Series:
+    """The series of one phase back from the rows of `_series_table`."""
     series: dict[tuple[str, int], list[int]] = {}
     for row in rows:
-        series.setdefault((row["memory"], row["bin_ps"]), []).append(row["moved_bytes"])
+        series.setdefault((row[whose], row["bin_ps"]), []).append(row[what])
     return tuple(
-        (memory, bin_ps, np.asarray(moved, dtype=np.int64))
-        for (memory, bin_ps), moved in series.items()
+        (item, bin_ps, np.asarray(values, dtype=np.int64))
+        for (item, bin_ps), values in series.items()
     )

@@ -115,14 +115,16 @@ def stage_table(phases: Phases) -> Table:
     """One row per phase and stage."""
     header = (
         *("phase", "stage", "elapsed_ps", "active_ps", "cycles", "share_frac", "macs"),
-        *("dram_bytes", "bound_by", "launch_ps", "kernels"),
+        *("dram_bytes", "bound_by", "launch_ps", "kernels", "scratchpad_bytes"),
+        "shared_sram_bytes",
     )
     rows = []
     for phase, r in phases.items():
         for s, cycles in zip(r.stages, stage_cycles(r), strict=True):
             share = s.elapsed_ps / r.elapsed_ps
             times = (phase, s.stage, s.elapsed_ps, s.active_ps, cycles, share)
-            rows.append((*times, s.macs, s.dram_bytes, s.bound_by, s.launch_ps, s.kernels))
+            work = (s.macs, s.dram_bytes, s.bound_by, s.launch_ps, s.kernels)
+            rows.append((*times, *work, s.scratchpad_bytes, s.shared_sram_bytes))
     return _table("stages", header, rows)
 
 

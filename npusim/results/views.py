@@ -1,7 +1,8 @@
-"""Drawings of a result, which live in a package above it.
+"""Drawings and exports of a result, which live in a package above it.
 
-`RunResult.timeline()` is a method people expect, while `npusim.report` draws from results and may
-not be imported by them. So the package root, which knows both, hands the drawing function down.
+`RunResult.timeline()`, `.export()` and `.report()` are methods people expect, while `npusim.report`
+works on results and may not be imported by them. So the package root, which knows both, hands its
+functions down.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import Any
 
 from npusim.errors import ResultError
 
-#: takes a result and a phase (None: all) and returns a figure
-View = Callable[[Any, str | None], Any]
+#: takes a result and further arguments
+View = Callable[..., Any]
 
 _VIEWS: dict[str, View] = {}
 
 
-def register_timeline_view(view: View) -> None:
-    """Say what draws a timeline; called once, by the package root."""
-    _VIEWS["timeline"] = view
+def register_view(name: str, view: View) -> None:
+    """Say what makes a view of this name; called by the package root."""
+    _VIEWS[name] = view
 
 
-def timeline_view() -> View:
-    """What draws a timeline; ResultError if nothing does."""
-    if "timeline" not in _VIEWS:
-        raise ResultError("timeline", "npusim must be imported as a whole")
-    return _VIEWS["timeline"]
+def view_named(name: str) -> View:
+    """What makes a view; ResultError if nothing does."""
+    if name not in _VIEWS:
+        raise ResultError(name, "npusim must be imported as a whole")
+    return _VIEWS[name]

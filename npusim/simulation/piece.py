@@ -11,6 +11,7 @@ import numpy as np
 from npusim.engine import StallCause
 from npusim.machine.execution import CACHE_TRAFFIC, COUNTERS
 from npusim.program import EdgeKind, EngineKind, Opcode
+from npusim.simulation.reads import count_stage_reads
 from npusim.simulation.stage_time import count_stage_time
 from npusim.simulation.tally import Key, Tally
 from npusim.simulation.traffic import memory_bytes
@@ -84,6 +85,7 @@ class Piece:
         self._count_transfers(counts, first, last)
         self._count_scratchpads(counts, commands)
         self._count_cache(counts, first, last)
+        count_stage_reads(counts, self.program, self.execution, first, last)
         self._count_conflicts(counts, first, last)
         self._count_barriers(counts, window)
         borders = self.border_ps[first : last + 1]

@@ -16,7 +16,8 @@ from npusim.results.records import (
     StageTimeRecord,
 )
 from npusim.simulation.memories import memory_peaks
-from npusim.simulation.spans import bandwidth_series, span_table
+from npusim.simulation.occupancy import occupancy_series
+from npusim.simulation.spans import bandwidth_series, span_tables
 from npusim.simulation.tally import Tally
 from npusim.simulation.tiers import tier_records
 
@@ -50,6 +51,7 @@ def phase_record(
 ) -> PhaseRecord:
     """One phase from its summed tally; spans and operators come from the simulated program."""
     piece = simulated.piece
+    spans, flows = span_tables(piece, spec.simulation.max_spans)
     device_name, device = next(iter(spec.system.devices.items()))
     return PhaseRecord(
         phase=facts.name,
@@ -71,8 +73,10 @@ def phase_record(
         barriers=_barriers(tally),
         approximations=facts.approximations,
         kernels_per_layer=_kernels_per_layer(piece),
-        spans=span_table(piece, spec.simulation.max_spans),
+        spans=spans,
+        flows=flows,
         bandwidth=bandwidth_series(piece),
+        occupancy=occupancy_series(piece.program, piece.execution),
         tiers=() if facts.is_memory_ideal else tier_records(piece, tally, spec),
         log=simulated.compiled.program.log,
         stage_times=tuple(
@@ -105,6 +109,8 @@ def _stages(tally: Tally) -> tuple[StageRecord, ...]:
             bound_by=_bound_by(tally, stage),
             launch_ps=tally["stage", stage, "launch_ps"],
             kernels=tally["stage", stage, "kernels"],
+            scratchpad_bytes=tally["stage", stage, "scratchpad_bytes"],
+            shared_sram_bytes=tally["stage", stage, "shared_sram_bytes"],
         )
         for stage in tally.names("stage")
     )

@@ -115,18 +115,8 @@ def simulate(
 
 
 def compile_run(spec: RunSpec, phase: str) -> Program:
-    """Program of one phase, or of the first decode step, over all layers.
-
-    Raises
-    ------
-    ConfigError
-        If the run has no such phase.
-    """
-    workload = workload_of(spec)
-    run = _Run(spec, workload, None)
-    if phase not in run.phase_names():
-        raise ConfigError("phase", f"this run has {', '.join(run.phase_names())}", phase)
-    source = run.source(run.steps(phase), 0)
+    """Program of the first pass of a phase over all layers; ConfigError without such a phase."""
+    source = first_source(spec, phase)
     return compile_graph(
         source.build(source.num_layers),
         spec.system,
@@ -135,6 +125,14 @@ def compile_run(spec: RunSpec, phase: str) -> Program:
         kv_capacity_tokens=source.kv_capacity_tokens,
         cached_tokens=source.cached_tokens,
     ).program
+
+
+def first_source(spec: RunSpec, phase: str) -> GraphSource:
+    """Graph of the first pass of a phase; ConfigError names the phases there are."""
+    run = _Run(spec, workload_of(spec), None)
+    if phase not in run.phase_names():
+        raise ConfigError("phase", f"this run has {', '.join(run.phase_names())}", phase)
+    return run.source(run.steps(phase), 0)
 
 
 def executor_of(simulation: SimulationConfig) -> str:

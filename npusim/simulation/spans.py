@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npusim.results.records import SpanTable
+from npusim.results.records import FlowTable, SpanTable
 from npusim.simulation.piece import CAUSES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from npusim.program import Program
     from npusim.simulation.piece import Piece
 
     Ints = NDArray[np.int64]
@@ -19,25 +20,39 @@ if TYPE_CHECKING:
 _BINS = 256
 
 
-def span_table(piece: Piece, max_spans: int) -> SpanTable | None:
-    """Command and stall spans in order of start, the first `max_spans` of them."""
+def span_tables(piece: Piece, max_spans: int) -> tuple[SpanTable | None, FlowTable | None]:
+    """Command and stall spans in order of start, the first `max_spans`, and edges among them."""
     if max_spans == 0:
-        return None
-    program, execution = piece.program, piece.execution
-    stalls = execution.stalls
-    count = len(program)
-    stage_names = list(dict.fromkeys(kernel.stage for kernel in program.kernels))
-    stage_of = np.array([stage_names.index(kernel.stage) for kernel in program.kernels])
-    labels = [*(kernel.name for kernel in program.kernels), *(c.value for c in CAUSES)]
-    start = np.concatenate((execution.start_ps, stalls.start_ps))
-    lost_ps = np.zeros(count, dtype=np.int64)  # the last part of a command, a stall of its own
-    np.add.at(lost_ps, execution.conflicts.command, execution.conflicts.lost_ps)
-    end = np.concatenate((execution.end_ps - lost_ps, stalls.end_ps))
+        return None, None
+    start, end = _span_times(piece)
     keep = np.flatnonzero(end > start)
     order = keep[np.argsort(start[keep], kind="stable")]
     chosen = order[:max_spans]
+    spans = _spans(piece, start, end, chosen, is_truncated=len(chosen) < len(order))
+    return spans, _flows(piece.program, chosen)
+
+
+def _span_times(piece: Piece) -> tuple[Ints, Ints]:
+    """Start and end of every command, then of every stall."""
+    execution = piece.execution
+    stalls = execution.stalls
+    # the last part of a command, lost to bank conflicts, is a stall of its own
+    lost_ps = np.zeros(len(piece.program), dtype=np.int64)
+    np.add.at(lost_ps, execution.conflicts.command, execution.conflicts.lost_ps)
+    start = np.concatenate((execution.start_ps, stalls.start_ps))
+    return start, np.concatenate((execution.end_ps - lost_ps, stalls.end_ps))
+
+
+def _spans(piece: Piece, start: Ints, end: Ints, chosen: Ints, *, is_truncated: bool) -> SpanTable:
+    """The chosen commands and stalls, by index in `_span_times`."""
+    program, execution = piece.program, piece.execution
+    stalls = execution.stalls
+    stage_names = list(dict.fromkeys(kernel.stage for kernel in program.kernels))
+    stage_of = np.array([stage_names.index(kernel.stage) for kernel in program.kernels])
+    labels = [*(kernel.name for kernel in program.kernels), *(c.value for c in CAUSES)]
     stage = np.concatenate((stage_of[program.kernel], stage_of[program.kernel[stalls.command]]))
     label = np.concatenate((program.kernel, len(program.kernels) + stalls.cause.astype(np.int64)))
+    queue = np.concatenate((execution.queue_slot, np.zeros(len(stalls), np.int32)))
     return SpanTable(
         engines=tuple(engine.name for engine in program.engines),
         labels=tuple(labels),
@@ -47,12 +62,21 @@ def span_table(piece: Piece, max_spans: int) -> SpanTable | None:
         end_ps=end[chosen],
         label=label[chosen].astype(np.int32),
         stage=stage[chosen].astype(np.int32),
-        is_stall=(chosen >= count),
-        queue=np.concatenate((execution.queue_slot, np.zeros(len(stalls), np.int32)))[
-            chosen
-        ].astype(np.int32),
-        truncated=len(chosen) < len(order),
+        is_stall=(chosen >= len(program)),
+        queue=queue[chosen].astype(np.int32),
+        truncated=is_truncated,
     )
+
+
+def _flows(program: Program, chosen: Ints) -> FlowTable:
+    """Edges whose two commands have spans."""
+    row = np.full(len(program), -1, dtype=np.int32)
+    is_command = chosen < len(program)
+    row[chosen[is_command]] = np.flatnonzero(is_command)
+    consumer = row[np.repeat(np.arange(len(program)), np.diff(program.edge_ptr))]
+    producer = row[program.edge_producer]
+    known = (consumer >= 0) & (producer >= 0)
+    return FlowTable(producer[known], consumer[known], program.edge_kind[known])
 
 
 def bandwidth_series(piece: Piece) -> tuple[tuple[str, int, Ints], ...]:
