@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from npusim.config.run_spec import RunSpec, SimulationConfig
     from npusim.config.system import SystemConfig
     from npusim.errors import NpusimError
+    from npusim.explore.search import search
     from npusim.explore.sweep import sweep
     from npusim.explore.table import load_sweep
     from npusim.explore.whatif import whatif
@@ -47,6 +48,7 @@ __all__ = [
     "load_sweep",
     "load_system",
     "load_workload",
+    "search",
     "simulate",
     "simulate_operator",
     "simulate_run",
@@ -68,6 +70,7 @@ _HOMES = {
     "load_sweep": "npusim.explore.table",
     "load_system": "npusim.config.loader",
     "load_workload": "npusim.config.loader",
+    "search": "npusim.explore.search",
     "simulate": "npusim.simulation",
     "simulate_operator": "npusim.simulation",
     "simulate_run": "npusim.simulation",

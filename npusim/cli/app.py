@@ -29,6 +29,7 @@ from npusim.cli.output import complain
 from npusim.cli.report import report
 from npusim.cli.requests import app as requests
 from npusim.cli.run import run
+from npusim.cli.search import search
 from npusim.cli.sweep import sweep
 from npusim.cli.sweep_report import sweep_report
 from npusim.cli.trace import import_, trace
@@ -73,6 +74,7 @@ app.command("import")(import_)
 app.add_typer(requests)
 app.add_typer(memory)
 app.command("sweep")(sweep)
+app.command("search")(search)
 app.command("sweep-report")(sweep_report)
 app.command("whatif")(whatif)
 app.command("validate")(validate)

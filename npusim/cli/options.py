@@ -149,3 +149,13 @@ Jobs = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
+SweepFile = Annotated[
+    str, typer.Argument(metavar="SPEC", help="Name in workloads/sweeps, or a YAML file.")
+]
+SweepFolder = Annotated[
+    Path,
+    typer.Option("--out", parser=folder, metavar="DIR", help="Folder of the sweep or search."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with what is in DIR: only what is missing runs.")
+]

@@ -66,20 +66,27 @@ def print_table(name: str, rows: Sequence[Sequence[str]], console: Console) -> N
 def print_rows(
     headings: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], console: Console
 ) -> None:
-    """Print rows below headings; numbers to the right."""
+    """Print rows below headings; numbers to the right, never cut: rather a wider line."""
     if not rows:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, is_number in headings:
+    for index, (heading, is_number) in enumerate(headings):
         table.add_column(
             heading,
             justify="right" if is_number else "left",
             no_wrap=is_number,
             overflow="fold",
+            min_width=_number_width(index, heading, rows) if is_number else None,
         )
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    least = table.__rich_measure__(console, console.options.update(max_width=10**4)).minimum
+    console.print(table, width=max(console.width, least), crop=False)
+
+
+def _number_width(column: int, heading: str, rows: Sequence[Sequence[str]]) -> int:
+    """Width at which no number of a column is cut."""
+    return max(len(heading), *(len(row[column]) for row in rows))
 
 
 def print_approximations(records: Sequence[PhaseRecord], console: Console) -> None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from npusim.cli import options as given
 from npusim.cli.output import note, print_json, result_console
 from npusim.cli.sweep_progress import show_sweep_progress
 
-Spec = Annotated[
-    str, typer.Argument(metavar="SPEC", help="Name in workloads/sweeps, or a YAML file.")
-]
-Out = Annotated[
-    Path,
-    typer.Option("--out", parser=given.folder, metavar="DIR", help="Folder of the sweep."),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the sweep in DIR: only what is missing runs.")
-]
-
 
 def sweep(
-    spec: Spec, out: Out, jobs: given.Jobs = None, resume: Resume = False, json: given.Json = False
+    spec: given.SweepFile,
+    out: given.SweepFolder,
+    jobs: given.Jobs = None,
+    resume: given.Resume = False,
+    json: given.Json = False,
 ) -> None:
     """Run every point of a sweep file; finished points survive whatever happens.
 

@@ -12,6 +12,7 @@ from npusim import paths
 from npusim.config.build import validated, with_units_converted
 from npusim.config.document import Document, dotted, read_document, value_at
 from npusim.config.fields import FieldType
+from npusim.config.hashing import spec_hash
 from npusim.config.loader import load_system
 from npusim.config.overrides import override_path, set_override
 from npusim.config.run_spec import RunSpec, WorkloadConfig
@@ -71,7 +72,12 @@ class Plan:
 
 
 def load_plan(spec: str | Path | SweepSpec | Mapping[str, Any]) -> Plan:
-    """Plan of a sweep.
+    """Plan of a sweep: every point that its sampling takes; see `load_space`."""
+    return load_space(spec).plan()
+
+
+def load_space(spec: str | Path | SweepSpec | Mapping[str, Any]) -> Space:
+    """The grid that a sweep or a search is about.
 
     Parameters
     ----------
@@ -91,17 +97,24 @@ def load_plan(spec: str | Path | SweepSpec | Mapping[str, Any]) -> Plan:
         document = read_document(file)
         data, problems = with_units_converted(document.data, FieldType(SweepSpec))
         built = validated(SweepSpec, data, document.where, problems, document.data)
-        return _Planner(built, document, file.parent, units=True).plan()
+        return Space(built, document, file.parent, units=True)
     if not isinstance(spec, SweepSpec):
         spec = validated(SweepSpec, dict(spec), dotted)
-    return _Planner(spec, Document(spec.model_dump(mode="json")), Path(), units=False).plan()
+    return Space(spec, Document(spec.model_dump(mode="json")), Path(), units=False)
 
 
-class _Planner:
-    """The steps from a valid file to a plan."""
+class Space:
+    """The grid of a sweep: bases times the levels of every axis.
+
+    Attributes
+    ----------
+    sizes : tuple[int, ...]
+        Number of bases (systems x models), then of levels of every axis.
+    """
 
     def __init__(self, spec: SweepSpec, document: Document, folder: Path, *, units: bool) -> None:
-        self._spec, self._document, self._folder = spec, document, folder
+        self.spec = self._spec = spec
+        self._document, self._folder = document, folder
         self._names: list[tuple[str, str]] = []
         self._identity = Identity()
         self._bases = self._base_data()
@@ -117,17 +130,31 @@ class _Planner:
             self._expression(text, ("derived", name)) for name, text in spec.derived.items()
         ]
 
+        self.sizes = (len(self._bases), *(len(axis.levels) for axis in self._axes))
+        check_metrics(spec, [base["workload"] for base in self._bases], document.where)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Dotted paths of the axes, one per entry of `Point.values`."""
+        return tuple(name for axis in self._axes for name in axis.names)
+
+    @property
+    def digest(self) -> str:
+        """Hash of the specification and of the configurations that it starts from."""
+        keys = [self._identity.key(validated(RunSpec, base, dotted)) for base in self._bases]
+        return hashlib.sha256("\n".join([spec_hash(self._spec), *keys]).encode()).hexdigest()
+
     def plan(self) -> Plan:
-        """Points that the method takes and the constraints allow."""
-        spec, where = self._spec, self._document.where
-        check_metrics(spec, [base["workload"] for base in self._bases], where)
-        sizes = [len(self._bases), *(len(axis.levels) for axis in self._axes)]
-        place = where(("sampling",)) or "sampling"
-        chosen, excluded = choose(sizes, spec.sampling, self._is_allowed, place)
-        points = tuple(self._point(i, levels) for i, levels in enumerate(chosen))
+        """Points that the sampling takes and the constraints allow."""
+        place = self._document.where(("sampling",)) or "sampling"
+        chosen, excluded = choose(self.sizes, self._spec.sampling, self.is_allowed, place)
+        points = tuple(self.point(i, levels) for i, levels in enumerate(chosen))
         self._refuse_useless_levels(chosen, points)
-        names = tuple(name for axis in self._axes for name in axis.names)
-        return Plan(spec, names, points, excluded)
+        return Plan(self._spec, self.axes, points, excluded)
+
+    def where(self, key: str) -> str:
+        """File and line of a key at the top of the file."""
+        return self._document.where((key,)) or key
 
     def _base_data(self) -> list[dict[str, Any]]:
         """Data of a run for every system and model."""
@@ -213,10 +240,12 @@ class _Planner:
         values = self._values(levels)
         return values[path] if path in values else value_at(self._bases[levels[0]], path)
 
-    def _is_allowed(self, levels: tuple[int, ...]) -> bool:
+    def is_allowed(self, levels: tuple[int, ...]) -> bool:
+        """Whether a point meets the constraints."""
         return all(c.truth(lambda path: self._lookup(levels, path)) for c in self._constraints)
 
-    def _point(self, index: int, levels: tuple[int, ...]) -> Point:
+    def point(self, index: int, levels: tuple[int, ...]) -> Point:
+        """The point at a base and a level of every axis."""
         base = self._bases[levels[0]]
         data = deepcopy(base)
         values = self._values(levels)

@@ -93,6 +93,28 @@ class Sampling(Spec):
         return self
 
 
+class SearchMethod(StrEnum):
+    """Who proposes the next points of a search."""
+
+    NSGA2 = "nsga2"
+    NSGA3 = "nsga3"
+    TPE = "tpe"
+    RANDOM = "random"
+
+
+class SearchSpec(Spec):
+    """How `npusim search` walks through the grid of the axes."""
+
+    method: Annotated[SearchMethod, BY_NAME] = SearchMethod.NSGA2
+    """Two genetic algorithms, a Bayesian one, and chance to compare with."""
+    points: Annotated[int, Field(ge=1, le=MAX_POINTS)]
+    """Different points simulated at most."""
+    batch: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Points proposed before any of them is known; population of the genetic methods."""
+    seed: NonNegativeInt = 0
+    """Seed of the proposals."""
+
+
 class Goal(StrEnum):
     """Which end of an objective is better."""
 
@@ -128,4 +150,6 @@ class SweepSpec(Spec):
     objectives: dict[str, Annotated[Goal, BY_NAME]] = {}
     """Metrics or derived columns to compare points by."""
     sampling: Sampling = Sampling()
-    """Which of the grid's points are taken."""
+    """Which of the grid's points a sweep takes."""
+    search: SearchSpec | None = None
+    """How a search finds its points; a sweep ignores it."""
