@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from npusim.results.operator import OperatorResult
     from npusim.results.run import RunResult
     from npusim.simulation import simulate, simulate_operator, simulate_run
+    from npusim.studies.reproductions import reproduce
     from npusim.workload.loading import load_model
     from npusim.workload.workload import transformer
 
@@ -47,6 +48,7 @@ __all__ = [
     "load_sweep",
     "load_system",
     "load_workload",
+    "reproduce",
     "simulate",
     "simulate_operator",
     "simulate_run",
@@ -68,6 +70,7 @@ _HOMES = {
     "load_sweep": "npusim.explore.table",
     "load_system": "npusim.config.loader",
     "load_workload": "npusim.config.loader",
+    "reproduce": "npusim.studies.reproductions",
     "simulate": "npusim.simulation",
     "simulate_operator": "npusim.simulation",
     "simulate_run": "npusim.simulation",
