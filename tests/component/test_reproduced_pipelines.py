@@ -9,6 +9,7 @@ from npusim.errors import ProtocolError
 
 ALIGN = "a8-mixed-precision"
 FUSION = "a4-fusion"
+DISPATCH = "a8-qk-dispatch"
 
 
 def figures(name, *changes):
@@ -129,3 +130,57 @@ def test_a_slow_convert_shows_first_where_nothing_hides_it():
     separate, two, _ = cycles()
     slow_separate, slow_two, _ = cycles("convert_cycles=3.6 cycles")
     assert slow_separate - separate > slow_two - two >= 0
+
+
+@pytest.fixture(scope="module")
+def dispatch():
+    return figures(DISPATCH)
+
+
+def test_halving_the_bandwidth_doubles_the_direct_time_and_the_byte_part_of_the_staged_one(
+    dispatch,
+):
+    halved = figures(DISPATCH, "channels=16")
+    # direct is bytes over bandwidth; staged is its bytes at the same rate, and fixed time per tile
+    bytes_us = dispatch["direct_us"] * dispatch["bytes_ratio"]
+    fixed_us = dispatch["staged_us"] - bytes_us
+    assert fixed_us > 0
+    assert halved["direct_us"] == pytest.approx(2 * dispatch["direct_us"], rel=0.05)
+    assert halved["staged_us"] == pytest.approx(2 * bytes_us + fixed_us, rel=0.05)
+    # so the ratio falls towards that of the bytes, and staging uses more of the bandwidth there is
+    assert dispatch["bytes_ratio"] < halved["time_ratio"] < dispatch["time_ratio"]
+    assert halved["staged_bandwidth_frac"] > dispatch["staged_bandwidth_frac"]
+    assert halved["bytes_ratio"] == dispatch["bytes_ratio"]
+
+
+def test_bytes_of_both_ways_by_hand(dispatch):
+    # 2048 keys in tiles of 48: 43; direct reads 16 + 2048 rows a head, staged 43 x 16 + 2048
+    assert dispatch["bytes_ratio"] == pytest.approx((43 * 16 + 2048) / (16 + 2048), abs=1e-6)
+
+
+def test_free_synchronisation_narrows_the_gap_but_leaves_the_bytes(dispatch):
+    free = figures(DISPATCH, "sync_cycles=0 cycles")
+    assert free["direct_us"] == dispatch["direct_us"]
+    assert free["bytes_ratio"] < free["time_ratio"] < dispatch["time_ratio"]
+
+
+def test_a_larger_staging_buffer_reads_the_queries_less_often(dispatch):
+    large = figures(DISPATCH, "staging_bytes=32 KiB")
+    assert large["bytes_ratio"] == pytest.approx((19 * 16 + 2048) / (16 + 2048), abs=1e-6)
+    assert large["time_ratio"] < dispatch["time_ratio"]
+
+
+def test_every_tile_waits_for_its_barriers_by_name():
+    details = ns.reproduce(DISPATCH, ["config.keys=480", "config.heads=2"]).details
+    assert details["direct"] == {}
+    assert set(details["staged"]) == {"staged_wait_us", "drained_wait_us"}
+    assert all(wait > 0 for wait in details["staged"].values())
+
+
+@pytest.mark.parametrize(
+    "changes", [("heads=1", "keys=1", "queries=1"), ("heads=3", "keys=100", "head_width=96")]
+)
+def test_other_sizes_run(changes):
+    found = figures(DISPATCH, *changes)
+    assert found["bytes_ratio"] >= 1
+    assert 0 < found["direct_bandwidth_frac"] < 1

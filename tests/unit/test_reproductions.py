@@ -114,6 +114,10 @@ def test_the_command_speaks_json_and_lists(capsys):
         (["a4-fusion", "--set", "config.register_bytes=500 B"], 2, "multiple of register_bytes"),
         (["a8-mixed-precision", "--set", "config.without=[bf16_align]"], 1, "a read waits for"),
         (["a8-mixed-precision", "--set", "config.tiles=5"], 2, "multiple of tiles=5"),
+        (["a8-qk-dispatch", "--set", "config.heads=17"], 2, "config.heads: has one core each"),
+        (["a8-qk-dispatch", "--set", "config.staging_bytes=4 KiB"], 2, "4352 bytes"),
+        (["a8-qk-dispatch", "--set", "config.element_bits=4 bit"], 2, "must be a multiple of 8"),
+        (["a8-qk-dispatch", "--set", "config.system=edge-np"], 2, "did you mean 'edge-npu'"),
     ],
 )
 def test_bad_input_is_one_line_and_a_refused_program_is_a_failure(words, code, message, capsys):
