@@ -108,8 +108,8 @@ def _print(result: Reproduction, console: Console) -> None:
 
 def _cells(figure: Figure) -> tuple[str, ...]:
     difference = figure.difference_frac
-    if figure.published is None:
-        return figure.name, "-", f"{figure.ours:g}", "-", ""
     shown = "-" if difference is None else f"{100 * difference:+.1f} %"
-    verdict = "" if figure.holds else "off"
-    return figure.name, f"{figure.published:g}", f"{figure.ours:g}", shown, verdict
+    published = "-" if figure.published is None else f"{figure.published:g}"
+    if figure.published_range is not None:
+        published = " to ".join(f"{end:g}" for end in figure.published_range)
+    return figure.name, published, f"{figure.ours:g}", shown, "" if figure.holds else "off"

@@ -24,12 +24,16 @@ _FREE = "chosen"
 
 
 class Published(Spec):
-    """A published figure, and how near ours must come."""
+    """A published figure and how near ours must come, or a published range that ours lies in."""
 
-    value: float
+    value: float | None = None
     """The figure; its name says the unit."""
     tolerance_frac: ShareFrac = 0.0
     """Largest relative difference; 0: exact."""
+    low: float | None = None
+    """Range: least value."""
+    high: float | None = None
+    """Range: largest value."""
 
 
 class ReproductionFile(Spec):
@@ -51,12 +55,18 @@ class ReproductionFile(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure; `published` is None where the source has none."""
+    """One figure; `published` is None where the source has none, or a `published_range`."""
 
     name: str
     published: float | None
     ours: float
     tolerance_frac: float = 0.0
+    published_range: tuple[float, float] | None = None
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the source has it."""
+        return self.published is not None or self.published_range is not None
 
     @property
     def difference_frac(self) -> float | None:
@@ -69,7 +79,10 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether ours is within the tolerance."""
+        """Whether ours is within the tolerance or range."""
+        if self.published_range is not None:
+            low, high = self.published_range
+            return low <= self.ours <= high
         if self.published is None:
             return True
         return abs(self.ours - self.published) <= self.tolerance_frac * abs(self.published) + 1e-9
@@ -132,12 +145,12 @@ class Reproduction:
     @property
     def num_reproduced(self) -> int:
         """Published figures that are met."""
-        return sum(f.holds for f in self.figures if f.published is not None)
+        return sum(f.holds for f in self.figures if f.is_published)
 
     @property
     def num_published(self) -> int:
         """Published figures."""
-        return sum(f.published is not None for f in self.figures)
+        return sum(f.is_published for f in self.figures)
 
     @property
     def table(self) -> Table:
@@ -158,6 +171,7 @@ class Reproduction:
                 {
                     "figure": figure.name,
                     "published": figure.published,
+                    "published_range": figure.published_range and [*figure.published_range],
                     "ours": figure.ours,
                     "difference_frac": figure.difference_frac,
                     "tolerance_frac": figure.tolerance_frac,
@@ -188,11 +202,12 @@ def finish(file: ReproductionFile, outcome: Outcome, overrides: tuple[str, ...])
         if name not in outcome.figures:
             hint = nearest(name, outcome.figures)
             raise ConfigError(f"{file.name}: published.{name}", "is no figure here", hint=hint)
-    figures = []
-    for name, ours in outcome.figures.items():
-        known = file.published.get(name)
-        published, tolerance = (known.value, known.tolerance_frac) if known else (None, 0.0)
-        figures.append(Figure(name, published, ours, tolerance))
+        known = file.published[name]
+        ends = sum(end is not None for end in (known.low, known.high))
+        if ends != (0 if known.value is not None else 2):
+            rule = "must have a value, or low and high"
+            raise ConfigError(f"{file.name}: published.{name}", rule)
+    figures = [_figure(name, ours, file.published) for name, ours in outcome.figures.items()]
     return Reproduction(
         name=file.name,
         title=file.title,
@@ -205,6 +220,16 @@ def finish(file: ReproductionFile, outcome: Outcome, overrides: tuple[str, ...])
         notes=file.notes,
         details=outcome.details,
     )
+
+
+def _figure(name: str, ours: float, published: Mapping[str, Published]) -> Figure:
+    """One figure beside what is published of it."""
+    known = published.get(name)
+    if known is None:
+        return Figure(name, None, ours)
+    ends = (known.low, known.high)
+    span = None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+    return Figure(name, known.value, ours, known.tolerance_frac, span)
 
 
 def free_parameters(file: ReproductionFile) -> tuple[Parameter, ...]:

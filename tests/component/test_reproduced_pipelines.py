@@ -158,12 +158,14 @@ def test_bytes_of_both_ways_by_hand(dispatch):
     assert dispatch["bytes_ratio"] == pytest.approx((43 * 16 + 2048) / (16 + 2048), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_free_synchronisation_narrows_the_gap_but_leaves_the_bytes(dispatch):
     free = figures(DISPATCH, "sync_cycles=0 cycles")
     assert free["direct_us"] == dispatch["direct_us"]
     assert free["bytes_ratio"] < free["time_ratio"] < dispatch["time_ratio"]
 
 
+@pytest.mark.slow
 def test_a_larger_staging_buffer_reads_the_queries_less_often(dispatch):
     large = figures(DISPATCH, "staging_bytes=32 KiB")
     assert large["bytes_ratio"] == pytest.approx((19 * 16 + 2048) / (16 + 2048), abs=1e-6)
@@ -184,3 +186,34 @@ def test_other_sizes_run(changes):
     found = figures(DISPATCH, *changes)
     assert found["bytes_ratio"] >= 1
     assert 0 < found["direct_bandwidth_frac"] < 1
+
+
+@pytest.mark.parametrize("hit", [pytest.param(0.25, marks=pytest.mark.slow), 0.82])
+def test_two_tiers_take_the_harmonic_blend_in_turn_and_more_at_once(hit):
+    found = figures("a2-bandwidth", f"hit_frac={hit}", "total_bytes=8 MiB")
+    assert found["hit_frac"] == pytest.approx(hit, abs=1 / 256)  # whole pieces of 128 a core
+    sram, dram, share = (
+        found["sram_stream_gb_per_s"],
+        found["dram_stream_gb_per_s"],
+        found["hit_frac"],
+    )
+    in_turn = 1 / (share / sram + (1 - share) / dram)
+    assert found["in_turn_gb_per_s"] == pytest.approx(in_turn, rel=0.03)
+    at_once = min(sram / share, dram / (1 - share))
+    assert found["at_once_gb_per_s"] == pytest.approx(at_once, rel=0.03)
+
+
+@pytest.mark.slow
+def test_a_single_tier_streams_whatever_the_order():
+    found = figures("a2-bandwidth", "hit_frac=0", "total_bytes=2 MiB")
+    assert found["hit_frac"] == 0
+    assert found["in_turn_gb_per_s"] == found["at_once_gb_per_s"] == found["dram_stream_gb_per_s"]
+
+
+@pytest.mark.slow
+def test_slow_descriptors_show_in_the_sram_stream_first():
+    # 4 KiB take 32 cycles of a port, the descriptor 8: four fifths of the peak
+    found = figures("a2-bandwidth", "piece_bytes=4 KiB", "total_bytes=4 MiB")
+    assert found["sram_stream_gb_per_s"] == pytest.approx(
+        0.8 * found["sram_peak_gb_per_s"], rel=0.02
+    )

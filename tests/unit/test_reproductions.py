@@ -54,6 +54,15 @@ def test_a_figure_holds_within_its_tolerance(published, ours, tolerance, differe
     assert figure.holds is holds
 
 
+@pytest.mark.parametrize(
+    ("ours", "holds"), [(40.0, True), (65.0, True), (39.9, False), (66.0, False)]
+)
+def test_a_published_range_holds_what_lies_in_it(ours, holds):
+    figure = Figure("f", None, ours, published_range=(40.0, 65.0))
+    assert figure.is_published
+    assert figure.holds is holds
+
+
 def changed(tmp_path, old, new, name="a4-fusion"):
     text = find_named("reproduction", name).read_text("utf-8")
     assert old in text
@@ -69,6 +78,7 @@ def changed(tmp_path, old, new, name="a4-fusion"):
         ("all_cycles: {", "al_cycles: {", "published.al_cycles: is no figure here.*'all_cycles'"),
         ('  block: "chosen', '  blok: "chosen', "config.block.m: every number of config needs"),
         ('  block: "chosen', '  bloc: "x"\n  block: "chosen', "sources.bloc: is no key"),
+        ("{value: 42.6, ", "{low: 42.6, ", "published.separate_cycles: must have a value, or low"),
         ("clock_hz: 1 GHz", "clock_hz: 1", "yaml:18: config.clock_hz: needs a unit"),
         ("softmax_passes: 4", "softmax_pases: 4", "softmax_passes"),
     ],
@@ -118,6 +128,9 @@ def test_the_command_speaks_json_and_lists(capsys):
         (["a8-qk-dispatch", "--set", "config.staging_bytes=4 KiB"], 2, "4352 bytes"),
         (["a8-qk-dispatch", "--set", "config.element_bits=4 bit"], 2, "must be a multiple of 8"),
         (["a8-qk-dispatch", "--set", "config.system=edge-np"], 2, "did you mean 'edge-npu'"),
+        (["a2-bandwidth", "--set", "config.system=rk3588"], 2, "config.system: must have a shared"),
+        (["a2-bandwidth", "--set", "config.total_bytes=1 KiB"], 2, "a piece for each of 4 cores"),
+        (["a2-bandwidth", "--set", "config.hit_frac=1.1"], 2, "hit_frac"),
     ],
 )
 def test_bad_input_is_one_line_and_a_refused_program_is_a_failure(words, code, message, capsys):

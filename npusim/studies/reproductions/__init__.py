@@ -17,13 +17,19 @@ from npusim.config.overrides import apply_spec_overrides
 from npusim.errors import ConfigError, nearest
 from npusim.paths import find_named
 from npusim.studies.reproduction import Reproduction, ReproductionFile, Study, finish
-from npusim.studies.reproductions import a4_fusion, a8_mixed_precision, a8_qk_dispatch
+from npusim.studies.reproductions import (
+    a2_bandwidth,
+    a4_fusion,
+    a8_mixed_precision,
+    a8_qk_dispatch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 STUDIES: Mapping[str, Study] = MappingProxyType(
     {
+        "a2-bandwidth": a2_bandwidth.STUDY,
         "a4-fusion": a4_fusion.STUDY,
         "a8-mixed-precision": a8_mixed_precision.STUDY,
         "a8-qk-dispatch": a8_qk_dispatch.STUDY,
