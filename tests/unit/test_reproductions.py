@@ -144,3 +144,12 @@ def test_a_figure_that_is_off_is_exit_code_1(capsys):
     changes = ["--set", "config.spill_cycles=0 cycles"]
     assert main(["reproduce", "a4-fusion", *changes]) == 1
     assert "off" in capsys.readouterr().out
+
+
+def test_a_reproduction_file_can_be_checked_without_running_it(capsys, tmp_path):
+    path = find_named("reproduction", "a8-qk-dispatch")
+    assert main(["check", str(path)]) == 0
+    assert "5 published figures, 13 free numbers" in capsys.readouterr().out
+    bad = changed(tmp_path, '  block: "chosen', '  blok: "chosen')
+    assert main(["check", str(bad)]) == 2
+    assert "config.block.m: every number of config" in capsys.readouterr().err
