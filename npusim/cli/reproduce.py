@@ -98,6 +98,8 @@ def _print(result: Reproduction, console: Console) -> None:
     console.print(table)
     for check in result.checks:
         console.print(f"{'holds' if check.holds else 'FAILS'}: {check.text}", markup=False)
+    for remark in result.remarks:
+        console.print(f"seen: {remark}", markup=False)
     free = ", ".join(f"{p.path.removeprefix('config.')}={p.value}" for p in result.free_parameters)
     said = f"{result.num_reproduced} of {result.num_published} published figures reproduced"
     console.print(f"{said} with {len(result.free_parameters)} free numbers: {free}", markup=False)

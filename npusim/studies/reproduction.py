@@ -107,11 +107,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a reproduction's simulations gave: figures by name, checks, and anything else."""
+    """What a reproduction's simulations gave: figures by name, checks, and anything else.
+
+    `remarks` are sentences of what else was seen, `details` the same and more for programs.
+    """
 
     figures: Mapping[str, float]
     checks: tuple[Check, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,7 @@ class Reproduction:
     overrides: tuple[str, ...]
     figures: tuple[Figure, ...]
     checks: tuple[Check, ...]
+    remarks: tuple[str, ...]
     free_parameters: tuple[Parameter, ...]
     notes: tuple[str, ...]
     details: Mapping[str, Any]
@@ -180,6 +185,7 @@ class Reproduction:
                 for figure in self.figures
             ],
             "checks": [{"check": check.text, "holds": check.holds} for check in self.checks],
+            "remarks": list(self.remarks),
             "figures_published": self.num_published,
             "figures_reproduced": self.num_reproduced,
             "free_parameters": [
@@ -216,6 +222,7 @@ def finish(file: ReproductionFile, outcome: Outcome, overrides: tuple[str, ...])
         overrides=overrides,
         figures=tuple(figures),
         checks=outcome.checks,
+        remarks=outcome.remarks,
         free_parameters=free_parameters(file),
         notes=file.notes,
         details=outcome.details,

@@ -100,6 +100,8 @@ def test_the_command_prints_both_figures_and_the_freedom(capsys):
     assert main(["reproduce", "a8-mixed-precision"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"end_cycles +21 +21 +\+0.0 %", out)
+    assert "without bf16_align: bf16 #" in out
+    assert "ends at 18000 ps" in out.replace("\n", " ")
     assert re.search(r"7 of 7 published figures reproduced with \d+ free numbers: ", out)
 
 

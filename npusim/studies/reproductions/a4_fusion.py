@@ -166,7 +166,9 @@ def run(file: File) -> Outcome:
         Check("GEMM + softmax is faster than all fused, which is faster than all apart", ordered),
         Check(f"register pressure is {words}", words == "low, high, overflow (spills)"),
     )
-    return Outcome(figures, checks, {"spilled_registers": spills})
+    spilled = ", ".join(f"{name} {count}" for name, count in spills.items())
+    remarks = (f"registers spilled, all tiles: {spilled}",)
+    return Outcome(figures, checks, {"spilled_registers": spills}, remarks)
 
 
 def build_program(config: Config, kernels: Sequence[Sequence[str]]) -> Program:

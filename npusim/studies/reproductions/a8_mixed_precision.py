@@ -120,7 +120,18 @@ def run(file: File) -> Outcome:
         ),
     )
     details = {"barriers": barriers, "barrier_stall_cycles": waiters, "removed": removals}
-    return Outcome(_figures(config, piece.program, execution), checks, details)
+    figures = _figures(config, piece.program, execution)
+    return Outcome(figures, checks, details, _remarks(barriers, removals))
+
+
+def _remarks(barriers: list[dict[str, Any]], removals: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Waits by bit, and what each removed bit does."""
+    waits = ", ".join(f"{b['name']} {b['wait_cycles']:g}" for b in barriers)
+    found = [
+        f"without {removed['barrier']}: {removed['hazard'] or 'refused, no hazard at these times'}"
+        for removed in removals
+    ]
+    return (f"cycles waited at barriers: {waits}", *found)
 
 
 def build_program(config: Config) -> Program:

@@ -133,7 +133,10 @@ def run(file: File) -> Outcome:
         Check("direct dispatch reads every byte once", moved["direct"] == least),
         Check("staging reads more bytes and uses less of the bandwidth", _is_worse(figures)),
     )
-    return Outcome(figures, checks, {"bytes": moved, "peak_bytes_per_s": peak, **details})
+    waits = ", ".join(f"{bit} {us:g}" for bit, us in details["staged"].items())
+    remarks = (f"staged, all cores: {waits}",) if waits else ()
+    facts = {"bytes": moved, "peak_bytes_per_s": peak, **details}
+    return Outcome(figures, checks, facts, remarks)
 
 
 def _is_worse(figures: dict[str, float]) -> bool:
