@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from npusim.results.operator import OperatorResult
     from npusim.results.run import RunResult
     from npusim.simulation import simulate, simulate_operator, simulate_run
+    from npusim.studies.reproductions import reproduce
     from npusim.workload.loading import load_model
     from npusim.workload.workload import transformer
 
@@ -48,6 +49,7 @@ __all__ = [
     "load_sweep",
     "load_system",
     "load_workload",
+    "reproduce",
     "search",
     "simulate",
     "simulate_operator",
@@ -71,6 +73,7 @@ _HOMES = {
     "load_system": "npusim.config.loader",
     "load_workload": "npusim.config.loader",
     "search": "npusim.explore.search",
+    "reproduce": "npusim.studies.reproductions",
     "simulate": "npusim.simulation",
     "simulate_operator": "npusim.simulation",
     "simulate_run": "npusim.simulation",

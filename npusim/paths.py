@@ -17,7 +17,7 @@ from npusim.errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Kind = Literal["system", "model", "workload", "sweep"]
+Kind = Literal["system", "model", "workload", "sweep", "reproduction"]
 
 ENV_CONFIG_PATH = "NPUSIM_CONFIG_PATH"
 
@@ -33,6 +33,7 @@ _FOLDERS: Mapping[Kind, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "workload": ("workloads", (".yaml", ".yml")),
         "model": ("workloads/models", (".json",)),
         "sweep": ("workloads/sweeps", (".yaml", ".yml")),
+        "reproduction": ("workloads/reproductions", (".yaml", ".yml")),
     }
 )
 
@@ -73,7 +74,7 @@ def named_files(kind: Kind, extra: Sequence[Path] = ()) -> dict[str, Path]:
 
     Parameters
     ----------
-    kind : {"system", "model", "workload", "sweep"}
+    kind : {"system", "model", "workload", "sweep", "reproduction"}
         What to look for.
     extra : Sequence[Path], optional
         Folders given by the user.
@@ -102,7 +103,7 @@ def find_named(kind: Kind, name: str, extra: Sequence[Path] = ()) -> Path:
 
     Parameters
     ----------
-    kind : {"system", "model", "workload", "sweep"}
+    kind : {"system", "model", "workload", "sweep", "reproduction"}
         What to look for.
     name : str
         A name as `named_files` lists it; never a path.

@@ -27,6 +27,7 @@ from npusim.cli.memory import app as memory
 from npusim.cli.op import op
 from npusim.cli.output import complain
 from npusim.cli.report import report
+from npusim.cli.reproduce import reproduce
 from npusim.cli.requests import app as requests
 from npusim.cli.run import run
 from npusim.cli.search import search
@@ -77,6 +78,7 @@ app.command("sweep")(sweep)
 app.command("search")(search)
 app.command("sweep-report")(sweep_report)
 app.command("whatif")(whatif)
+app.command("reproduce")(reproduce)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)
 

@@ -12,7 +12,10 @@ from npusim.cli.output import print_json, result_console
 from npusim.errors import ConfigError
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="System or workload YAML, run YAML, or config.json.")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="System, workload, run or reproduction YAML, or config.json."
+    ),
 ]
 Part = Annotated[
     str, typer.Argument(metavar="PART", help="run, system, workload, compiler or simulation.")
@@ -55,6 +58,8 @@ def _checked(file: Path) -> dict[str, Any]:
     keys = set(read_document(file).data)
     if {"system", "workload"} <= keys or (keys and keys <= _RUN_KEYS):
         return _checked_run(file)
+    if "published" in keys:
+        return _checked_reproduction(file)
     return _checked_workload(file) if "model" in keys else _checked_system(file)
 
 
@@ -102,6 +107,18 @@ def _checked_run(file: Path) -> dict[str, Any]:
     phases = " and ".join(workload.phases)
     text = f"{workload.model.name} on {spec.system.name}, {spec.workload.quant}, {phases}"
     return {"kind": "run", "name": file.stem, "text": text}
+
+
+def _checked_reproduction(file: Path) -> dict[str, Any]:
+    """Published figures and the configuration behind them; nothing is simulated."""
+    # pydantic and numba are slow to load
+    from npusim.studies.reproduction import free_parameters
+    from npusim.studies.reproductions import load_reproduction
+
+    found = load_reproduction(file)
+    free = len(free_parameters(found))
+    text = f"{found.title}; {len(found.published)} published figures, {free} free numbers"
+    return {"kind": "reproduction", "name": found.name, "text": text}
 
 
 def _checked_model(file: Path) -> dict[str, Any]:

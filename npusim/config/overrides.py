@@ -60,6 +60,11 @@ def apply_workload_overrides(workload: WorkloadConfig, overrides: Sequence[str])
     return _applied(workload, overrides, ("workload",))
 
 
+def apply_spec_overrides(spec: Model, overrides: Sequence[str]) -> Model:
+    """Change single values of any spec; like `apply_overrides`, paths start at its own keys."""
+    return _applied(spec, overrides, ())
+
+
 def _applied(spec: Model, overrides: Sequence[str], prefix: Path) -> Model:
     """Spec with the overrides; `prefix` is what paths have in front of it."""
     if not overrides:

@@ -1,6 +1,7 @@
 """The commands a machine executes, as numpy struct-of-arrays, and their static checks."""
 
 from npusim.program.arrays import Program, ProgramBuilder
+from npusim.program.barriers import BarrierBit, Trigger
 from npusim.program.commands import Command, Edge, Region, TransferSpec, barrier_id
 from npusim.program.tables import (
     END,
@@ -21,6 +22,7 @@ __all__ = [
     "ROLES",
     "Allocation",
     "BankGeometry",
+    "BarrierBit",
     "Command",
     "Edge",
     "EdgeKind",
@@ -34,5 +36,6 @@ __all__ = [
     "Region",
     "TransferSpec",
     "Transfers",
+    "Trigger",
     "barrier_id",
 ]

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from npusim.program.barriers import BarrierBit
+
     Ints = NDArray[np.int64]
 
 _KERNEL = Kernel("kernel0", "op0", "stage0", None)
@@ -69,6 +71,7 @@ class Program:
     allocations: tuple[Allocation, ...] = ()
     log: tuple[str, ...] = ()
     barrier_names: dict[int, str] = field(default_factory=dict)
+    barriers: tuple[BarrierBit, ...] = ()  # bits that the program names itself
 
     def __len__(self) -> int:
         return len(self.engine)
@@ -138,15 +141,19 @@ class Program:
         engines: Sequence[Engine],
         spaces: Sequence[MemorySpace] = (),
         kernels: Sequence[Kernel] | None = None,
+        barriers: Sequence[BarrierBit] = (),
     ) -> Program:
         """Small programs for tests, also broken ones: nothing is checked but field types.
 
         A WAIT gets a BARRIER edge from the SIGNAL of the same (register, bit, generation), if there
-        is one. Producer indices are positions in `commands`.
+        is one. Producer indices are positions in `commands`. `barriers` name register bits, for
+        messages and for the result's barriers, and say whether they are edges or levels.
         """
         builder = ProgramBuilder(
             engines, kernels or (_KERNEL,), spaces, common_ticks_per_cycle(commands)
         )
+        builder.barriers = tuple(barriers)
+        builder.barrier_names.update({barrier.key: barrier.name for barrier in barriers})
         add_commands(builder, commands)
         return builder.build()
 
@@ -176,6 +183,7 @@ class ProgramBuilder:
         self.allocations: list[Allocation] = []
         self.log: list[str] = []
         self.barrier_names: dict[int, str] = {}
+        self.barriers: tuple[BarrierBit, ...] = ()
         self._count = 0
         self._commands: list[tuple[Ints, ...]] = []
         self._edges: list[tuple[Ints, ...]] = []
@@ -346,6 +354,7 @@ class ProgramBuilder:
             allocations=tuple(self.allocations),
             log=tuple(self.log),
             barrier_names=dict(self.barrier_names),
+            barriers=self.barriers,
         )
 
     def _build_transfers(self, new_id: Ints) -> tuple[NDArray[np.int32], Transfers]:

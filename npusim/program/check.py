@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.errors import ProtocolError
+from npusim.program.barriers import check_barriers, check_lost
 from npusim.program.hazards import check_hazards
 from npusim.program.labels import name_of
 from npusim.program.multicast import check_multicasts
-from npusim.program.tables import END, EdgeKind, EngineKind, Opcode
+from npusim.program.ordering import previous_on_engine
+from npusim.program.tables import END, EngineKind, Opcode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +28,7 @@ def check_program(program: Program) -> None:
     """Refuse a program that breaks the command protocol.
 
     Indices, durations, offsets, transfers and regions are in range; waits are acyclic together
-    with the order of each engine; every WAIT meets exactly one SIGNAL and no SIGNAL is lost; DMA
+    with the order of each engine; every WAIT meets exactly one SIGNAL and no barrier is lost; DMA
     and host queues are finite and never over capacity; every read of a scratchpad waits for what
     it reads and every overwriting command for the last readers.
 
@@ -39,9 +41,10 @@ def check_program(program: Program) -> None:
     _check_transfers(program)
     check_multicasts(program)
     _check_regions(program)
-    _check_barriers(program)
+    check_barriers(program)
     _check_queues(program)
     _check_acyclic(program)
+    check_lost(program)
     check_hazards(program)
 
 
@@ -180,66 +183,6 @@ def _check_regions(program: Program) -> None:
         raise ProtocolError(name_of(program, command), rule, value)
 
 
-def _check_barriers(program: Program) -> None:
-    signals = np.flatnonzero(program.opcode == Opcode.SIGNAL)
-    waits = np.flatnonzero(program.opcode == Opcode.WAIT)
-    if not len(signals) and not len(waits):
-        return
-    is_sync = np.isin(program.opcode, (Opcode.SIGNAL, Opcode.WAIT))
-    rule = "a SIGNAL or WAIT names a register bit"
-    _refuse(program, is_sync & (program.barrier < 0), rule, program.barrier)
-    key = (program.barrier.astype(np.int64) << 32) + program.generation
-    by_key = signals[np.argsort(key[signals], kind="stable")]
-    again = np.flatnonzero(key[by_key][1:] == key[by_key][:-1])
-    if len(again):
-        command = int(by_key[again[0] + 1])
-        rule = "one SIGNAL sets a register bit in a generation"
-        raise ProtocolError(name_of(program, command), rule, _bit_of(program, command))
-    met = np.isin(key, key[signals])
-    unmatched = waits[~met[waits]]
-    if len(unmatched):
-        command = int(unmatched[0])
-        rule = "a WAIT has a SIGNAL of its register bit and generation"
-        raise ProtocolError(name_of(program, command), rule, _bit_of(program, command))
-    _check_barrier_edges(program, key, waits)
-    _check_lost_signals(program, key, signals)
-
-
-def _check_barrier_edges(program: Program, key: Ints, waits: Ints) -> None:
-    """Each WAIT has exactly one BARRIER edge, from the SIGNAL of its generation."""
-    consumer = _consumers(program)
-    is_barrier = program.edge_kind == EdgeKind.BARRIER
-    into_wait = is_barrier & (program.opcode[consumer] == Opcode.WAIT)
-    counts = np.bincount(consumer[into_wait], minlength=len(program))
-    producer = program.edge_producer
-    same = (key[producer] == key[consumer]) & (program.opcode[producer] == Opcode.SIGNAL)
-    counts[consumer[into_wait & ~same]] = -1
-    bad = waits[counts[waits] != 1]
-    if len(bad):
-        command = int(bad[0])
-        rule = "a WAIT resolves to the one SIGNAL of its generation"
-        raise ProtocolError(name_of(program, command), rule, _bit_of(program, command))
-
-
-def _check_lost_signals(program: Program, key: Ints, signals: Ints) -> None:
-    """Only the last generation of a register bit may go unseen."""
-    seen = np.zeros(len(program), dtype=np.bool_)
-    seen[program.edge_producer] = True
-    last: dict[int, int] = {}
-    for command in signals[np.argsort(key[signals])].tolist():
-        last[int(program.barrier[command])] = command
-    unseen = [c for c in signals[~seen[signals]].tolist() if last[int(program.barrier[c])] != c]
-    if unseen:
-        rule = "nobody waits for this SIGNAL before its register bit is set again"
-        raise ProtocolError(name_of(program, unseen[0]), rule, _bit_of(program, unseen[0]))
-
-
-def _bit_of(program: Program, command: int) -> str:
-    barrier = int(program.barrier[command])
-    name = program.barrier_names.get(barrier, f"barrier {barrier}")
-    return f"{name} generation {int(program.generation[command])}"
-
-
 def _check_queues(program: Program) -> None:
     for index, engine in enumerate(program.engines):
         if engine.queue_depth < 1:
@@ -285,7 +228,7 @@ def _check_acyclic(program: Program) -> None:
     consumer = _consumers(program)
     if bool((program.edge_producer < consumer).all()):
         return
-    previous = _previous_on_engine(program)
+    previous = previous_on_engine(program)
     degree = np.diff(program.edge_ptr) + (previous >= 0)
     after = np.concatenate((program.edge_producer, previous[previous >= 0]))
     before = np.concatenate((consumer, np.flatnonzero(previous >= 0)))
@@ -318,11 +261,3 @@ def _find_cycle(program: Program, left: list[int], previous: Ints) -> list[str]:
         candidates = [*edges, int(previous[command])]
         command = next(c for c in candidates if c >= 0 and left[c])
     return [name_of(program, c) for c in path[seen[command] :]]
-
-
-def _previous_on_engine(program: Program) -> Ints:
-    order = np.argsort(program.engine, kind="stable")
-    previous = np.full(len(program), -1, dtype=np.int64)
-    same = program.engine[order[1:]] == program.engine[order[:-1]]
-    previous[order[1:][same]] = order[:-1][same]
-    return previous

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from npusim.program.arrays import ProgramBuilder
 
-_BITS_PER_REGISTER = 64
+BITS_PER_REGISTER = 64
 
 
 def barrier_id(register: int, bit: int) -> int:
     """Packed (register, bit) of a barrier."""
-    return register * _BITS_PER_REGISTER + bit
+    return register * BITS_PER_REGISTER + bit
 
 
 @dataclass(frozen=True, slots=True)

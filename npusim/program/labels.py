@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 
 def name_of(program: Program, command: int) -> str:
-    """Engine, index and opcode of a command: ``core0.matrix #12 MATMUL``."""
+    """Engine, index, opcode and named barrier: ``core0.matrix #12 SIGNAL fp16_done``."""
     engine, opcode = int(program.engine[command]), int(program.opcode[command])
     known = 0 <= engine < len(program.engines)
     place = program.engines[engine].name if known else f"engine {engine}"
-    return f"{place} #{command} {Opcode(opcode).name}"
+    barrier = program.barrier_names.get(int(program.barrier[command]))
+    return f"{place} #{command} {Opcode(opcode).name}" + (f" {barrier}" if barrier else "")
 
 
 def place_of(program: Program, region: int) -> str:

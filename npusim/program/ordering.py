@@ -151,3 +151,12 @@ def _contains(table: Ints, keys: Ints) -> Flags:
     position = np.minimum(np.searchsorted(table, keys), len(table) - 1)
     result: Flags = table[position] == keys
     return result
+
+
+def previous_on_engine(program: Program) -> Ints:
+    """Command before each one on its engine, -1 for none."""
+    order = np.argsort(program.engine, kind="stable")
+    previous = np.full(len(program), -1, dtype=np.int64)
+    same = program.engine[order[1:]] == program.engine[order[:-1]]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous

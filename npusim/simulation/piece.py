@@ -125,7 +125,7 @@ class Piece:
         program = self.program
         result = np.zeros(self.num_kernels, dtype=np.int64)
         transfer = program.transfer[self._has_transfer]
-        is_dram = np.array([s.kind == "dram" for s in program.spaces])
+        is_dram = np.array([s.kind == "dram" for s in program.spaces], dtype=np.bool_)
         mine = is_dram[program.transfers.space[transfer]]
         kernel = program.kernel[self._has_transfer][mine]
         np.add.at(result, kernel, self._nbytes[transfer[mine]])
@@ -204,7 +204,7 @@ class Piece:
         kinds = list(EngineKind)
         matrix = np.flatnonzero(kind == kinds.index(EngineKind.MATRIX))
         vector = np.flatnonzero(np.isin(kind, [kinds.index(k) for k in _VECTOR]))
-        space_kind = np.array([s.kind for s in program.spaces])
+        space_kind = np.array([s.kind for s in program.spaces], dtype=np.str_)
         transfer = program.transfer[self._has_transfer]
         on_dram = space_kind[program.transfers.space[transfer]] == "dram"
         dram_commands = self._has_transfer[on_dram]
@@ -379,12 +379,14 @@ class Piece:
             & (stalls.end_ps > low)
             & (stalls.start_ps < high)
         )
+        named = {barrier.key: barrier.name for barrier in self.program.barriers}
         for row in rows:
             producer = int(stalls.producer[row])
             stage = self.program.kernels[self.program.kernel[producer]].stage
+            name = named.get(int(self.program.barrier[producer]), f"after {stage}")
             wait = min(int(stalls.end_ps[row]), high) - max(int(stalls.start_ps[row]), low)
-            counts["barrier", f"after {stage}", "waits"] += 1
-            counts["barrier", f"after {stage}", "wait_ps"] += wait
+            counts["barrier", name, "waits"] += 1
+            counts["barrier", name, "wait_ps"] += wait
 
 
 def _time(nbytes: Ints, rate: int) -> Ints:
